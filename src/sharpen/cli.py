@@ -1,0 +1,263 @@
+"""The command line: parse, call one function, print. Heavy imports are inside the commands, so that help is instant."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sharpen.errors import SharpenError
+
+app = typer.Typer(
+    name="sharpen",
+    help="Post-train reasoning language models with verifiable rewards, and see what the training really changed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Template = Annotated[str, typer.Option(help="How a problem becomes a prompt: chat, r1_zero or plain.")]
+Seed = Annotated[int, typer.Option(help="Of everything random.")]
+MaxNewTokens = Annotated[int, typer.Option(min=1, help="Limit of a completion, in tokens.")]
+Temperature = Annotated[float, typer.Option(min=0.0, help="Of sampling; 0 is greedy.")]
+TopP = Annotated[float, typer.Option(min=0.0, max=1.0, help="Nucleus share.")]
+Model = Annotated[str, typer.Argument(help='"embedded", a local folder, or a hub id.')]
+
+
+@app.command()
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A TOML file, or the name of a recipe that comes with sharpen.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.field=value ...", metavar="[SECTION.FIELD=VALUE]...")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the recipe's output folder.")] = False,
+) -> None:
+    """Run a recipe: evaluate, train, evaluate again, and show what changed."""
+    from sharpen.recipe import load_recipe
+    from sharpen.bundled import find_recipe
+
+    path = find_recipe(recipe)
+    settings = load_recipe(path, overrides or [])
+    from sharpen.pipelines.train import train as run
+    from sharpen.reports.terminal import run_report
+    from sharpen.tracking.display import watching
+    from sharpen.training.loop import Interrupted
+
+    with watching() as observer:
+        try:
+            result = run(settings, recipe_path=path, resume=resume, observer=observer)
+        except Interrupted as stop:
+            observer.notice(str(stop))
+            raise typer.Exit(128 + stop.signal) from None
+    for part in run_report(result):
+        _print(part)
+
+
+@app.command("eval")
+def evaluate(
+    model: Model,
+    problems: Annotated[str, typer.Option(help="A file, hub:NAME[:SPLIT], reasoning_gym:GENERATOR[:COUNT] or arithmetic:LEVEL[:COUNT].")],
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Completions of each problem.")] = 16,
+    k: Annotated[str | None, typer.Option("--k", help="The K of Pass@K and Maj@K, as 1,4,16; left out, powers of 2.")] = None,
+    max_new_tokens: MaxNewTokens = 256,
+    temperature: Temperature = 1.0,
+    top_p: TopP = 1.0,
+    template: Template = "chat",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many problems.")] = None,
+    seed: Seed = 0,
+    count_cut: Annotated[bool, typer.Option("--count-cut", help="Grade completions that the limit cut as well.")] = False,
+    output: Annotated[Path | None, typer.Option(help="A folder for the completions (Parquet) and the figures (JSON).")] = None,
+) -> None:
+    """Measure Pass@K and Maj@K of a model on problems, with 95 % intervals."""
+    from sharpen.evaluation.render import summary_table
+    from sharpen.pipelines.evaluate import evaluate_model, source_from_text
+    from sharpen.tracking.display import watching
+
+    with watching() as observer:
+        summary, _ = evaluate_model(
+            model,
+            source_from_text(problems),
+            samples=samples,
+            ks=_ks(k, samples),
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            template=_template(template),
+            seed=seed,
+            limit=limit,
+            require_stop=not count_cut,
+            output=output,
+            observer=observer,
+        )
+    _print(summary_table(summary, title=f"{model} on {problems}"))
+    if output is not None:
+        _print(f"Completions and figures: {output}")
+
+
+@app.command()
+def sample(
+    model: Model,
+    prompt: Annotated[str, typer.Option(help="The problem.")] = "What is 7 * 8?",
+    answer: Annotated[str | None, typer.Option(help="The ground truth, to grade by.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Completions.")] = 4,
+    max_new_tokens: MaxNewTokens = 64,
+    temperature: Temperature = 1.0,
+    top_p: TopP = 1.0,
+    template: Template = "chat",
+    seed: Seed = 0,
+) -> None:
+    """See a model's completions of one problem."""
+    from sharpen.pipelines.evaluate import sample_model
+    from sharpen.records import Problem
+    from sharpen.reports.terminal import completion_panels
+
+    found = sample_model(
+        model,
+        Problem(id="sample", prompt=prompt, answer=answer or ""),
+        count=count,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        template=_template(template),
+        seed=seed,
+    )
+    for panel in completion_panels(found, graded=answer is not None):
+        _print(panel)
+
+
+@app.command()
+def inspect(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    step: Annotated[int | None, typer.Option(help="Of training; left out, the last one.")] = None,
+    problem: Annotated[str | None, typer.Option(help="Only this problem's id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many completions.")] = 16,
+) -> None:
+    """See the completions of a training step, with their rewards."""
+    from sharpen.reports.terminal import step_panels
+
+    for part in step_panels(run, step=step, problem=problem, limit=limit):
+        _print(part)
+
+
+@app.command("post-train")
+def post_train(
+    algorithm: Annotated[str, typer.Option(help="A method of `sharpen methods`.")] = "grpo",
+    dataset: Annotated[str, typer.Option(help="gsm8k-candidate.")] = "gsm8k-candidate",
+    maximum_examples: Annotated[int, typer.Option(help="Training questions.")] = 512,
+    steps: Annotated[int, typer.Option(help="Updates.")] = 300,
+    group_size: Annotated[int, typer.Option(help="Samples of each question (G).")] = 4,
+    seed: Seed = 42,
+    offline: Annotated[bool, typer.Option("--offline", help="Never ask the hub; without GSM8K, generated questions stand in.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Holds gsm8k/train.jsonl and gsm8k/test.jsonl; left out, SHARPEN_DATA.")] = None,
+    output_dir: Annotated[Path, typer.Option(help="Where the JSON is written.")] = Path(),
+) -> None:
+    """Train the candidate policy: six candidate answers a question, in a few seconds, exactly reproducible."""
+    from sharpen.pipelines import post_train as pipeline
+    from sharpen.tracking.display import watching
+
+    with watching() as observer:
+        result = pipeline.post_train(
+            algorithm=algorithm,
+            dataset=dataset,
+            maximum_examples=maximum_examples,
+            steps=steps,
+            group_size=group_size,
+            seed=seed,
+            offline=offline,
+            data_dir=data_dir,
+            output_dir=output_dir,
+            observer=observer,
+        )
+    _print(pipeline.summary_table(result))
+
+
+@app.command()
+def methods(name: Annotated[str | None, typer.Argument(help="Show this one's equation and settings.")] = None) -> None:
+    """List the methods: data source × reward × gradient coefficient."""
+    from sharpen.reports.methods import method_page, methods_table
+
+    _print(methods_table() if name is None else method_page(name))
+
+
+@app.command()
+def recipes() -> None:
+    """List the recipes that come with sharpen."""
+    from sharpen.bundled import recipes_table
+
+    _print(recipes_table())
+
+
+@app.command()
+def doctor() -> None:
+    """Show what is installed, which devices there are, and what is in the cache."""
+    from sharpen.reports.doctor import doctor_tables
+
+    for table in doctor_tables():
+        _print(table)
+
+
+def _version(show: bool) -> None:
+    if show:
+        from sharpen import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False) -> None:
+    """Options before any command."""
+
+
+def main() -> None:
+    """The entry point: a `SharpenError` is told without a traceback, with exit code 2."""
+    with _told():
+        app()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except SharpenError as error:
+        from rich.console import Console
+        from rich.text import Text
+
+        Console(stderr=True, soft_wrap=True).print(Text("Error: ", style="bold red") + Text(str(error), style="default"), highlight=False)
+        sys.exit(2)
+
+
+def _template(name: str) -> Any:
+    from pydantic import ValidationError
+
+    from sharpen.errors import RecipeError
+    from sharpen.problems.templates import Template
+
+    try:
+        return Template.model_validate({"name": name})
+    except ValidationError as error:
+        raise RecipeError(f"template '{name}': expected chat, r1_zero or plain.", fix="Give one of these with --template.") from error
+
+
+def _ks(text: str | None, samples: int) -> list[int]:
+    from sharpen.errors import RecipeError
+
+    if text is None:
+        return [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if k <= samples]
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise RecipeError(f"--k '{text}': expected numbers with commas between, as 1,4,16.") from None
+
+
+def _print(what: Any) -> None:
+    from rich.console import Console
+
+    Console().print(what)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Sampling and grading a set of problems. Axes: P problems, K samples of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from sharpen.evaluation.summary import ProblemResult
+from sharpen.grading import Grade, grade
+from sharpen.records import Group, Problem, Scores
+from sharpen.rollout.engine import Sampling
+from sharpen.rollout.rollout import Rollout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The samples of a set of problems, graded.
+
+    Attributes:
+        groups: P groups of K completions.
+        scores: 1 for right and 0 for wrong, in the shape of rewards; NaN where the grader could not tell.
+        results: the same by problem, as `summarise` and `compare` take them.
+    """
+
+    groups: list[Group]
+    scores: Scores
+    results: list[ProblemResult]
+
+    @property
+    def pass_rates(self) -> dict[str, float]:
+        """The share of right completions of each problem, by its id."""
+        return {result.problem_id: sum(result.correct) / result.samples for result in self.results}
+
+
+def evaluate(
+    rollout: Rollout,
+    problems: Sequence[Problem],
+    samples: int,
+    sampling: Sampling,
+    *,
+    stream: str = "evaluation",
+    require_stop: bool = True,
+    grader: Callable[[Problem, str], Grade] = grade,
+    on_progress: Callable[[int], None] | None = None,
+) -> Evaluation:
+    """Sample K completions of each problem and grade them.
+
+    The streams do not depend on training, so two models are compared on the same draws.
+
+    Args:
+        rollout: samples with the weights of the moment.
+        problems: P of them, with distinct ids.
+        samples: K.
+        sampling: limits and temperature.
+        stream: names the random streams, so that different uses draw apart.
+        require_stop: a completion that the limit cut has no answer yet: it is neither right nor a vote.
+        grader: judges a completion's text.
+        on_progress: called with the number of completions that have just finished.
+    """
+    groups = rollout.sample(problems, samples, sampling, stream=stream, on_progress=on_progress)
+    results, rewards = [], []
+    for group in groups:
+        answers: list[str | None] = []
+        values: list[float] = []
+        for completion in group.completions:
+            judged = grader(group.problem, completion.text)
+            counts = completion.finish_reason == "stop" or not require_stop
+            answers.append(judged.answer if counts else None)
+            values.append(float("nan") if judged.verdict == "unscorable" else float(judged.verdict == "right" and counts))
+        rewards.append(values)
+        results.append(
+            ProblemResult(
+                problem_id=group.problem.id,
+                answers=tuple(answers),
+                correct=tuple(value == 1.0 for value in values),
+                finished=tuple(completion.finish_reason == "stop" for completion in group.completions),
+                lengths=tuple(len(completion.tokens) for completion in group.completions),
+            )
+        )
+    total = torch.tensor(rewards, dtype=torch.float64).reshape(len(groups), samples)
+    scores = Scores(total=total, parts={}, correct=total == 1.0, answers=tuple(result.answers for result in results))
+    return Evaluation(groups=groups, scores=scores, results=results)

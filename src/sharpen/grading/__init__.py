@@ -1,0 +1,22 @@
+"""Is this answer right? Every grader returns right, wrong or unscorable, with a reason."""
+
+from sharpen.grading.choice import grade_choice
+from sharpen.grading.extract import extract_answer
+from sharpen.grading.gym import grade_gym
+from sharpen.grading.math import gold_fault, grade_math
+from sharpen.grading.registry import GRADERS, grade, state_gold
+from sharpen.grading.verdict import Grade, Mode, Verdict
+
+__all__ = [
+    "GRADERS",
+    "Grade",
+    "Mode",
+    "Verdict",
+    "extract_answer",
+    "gold_fault",
+    "grade",
+    "grade_choice",
+    "grade_gym",
+    "grade_math",
+    "state_gold",
+]

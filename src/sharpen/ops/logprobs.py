@@ -1,0 +1,83 @@
+"""Log-probabilities of chosen tokens from hidden states, without keeping the logits for the backward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sharpen.ops import checks
+
+
+def from_logits(logits: Tensor, targets: Tensor, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of the targets and the entropies, at a temperature.
+
+    Args:
+        logits: [N, V].
+        targets: int64 [N].
+        temperature: > 0; logits are divided by it.
+
+    Returns:
+        log π(target) [N], with gradient, and the entropy [N] in nats, without. In float32 at least.
+    """
+    checks.rank(2, logits=logits)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+    full = logits.log_softmax(dim=-1)
+    with torch.no_grad():
+        entropy = -(full.exp() * full).nan_to_num(0.0).sum(dim=-1)
+    return full.gather(1, targets[:, None]).squeeze(1), entropy
+
+
+def through_head(hidden: Tensor, head: Tensor, targets: Tensor, *, temperature: float = 1.0, chunk: int = 512) -> tuple[Tensor, Tensor]:
+    """As `from_logits(hidden @ head.T, ...)`, in chunks of rows; of each chunk only the probabilities are kept for the backward pass.
+
+    Args:
+        hidden: [N, H].
+        head: [V, H], the language-model head's weight.
+        targets: int64 [N].
+        temperature: > 0.
+        chunk: rows at a time.
+
+    Returns:
+        log π(target) [N], with gradient to `hidden` and `head`, and the entropy [N] in nats, without.
+    """
+    checks.rank(2, hidden=hidden, head=head)
+    if not len(hidden):
+        return hidden.sum(dim=1).float(), hidden.detach().sum(dim=1).float()
+    pieces = [
+        _ThroughHead.apply(rows, head, wanted, temperature) for rows, wanted in zip(hidden.split(chunk), targets.split(chunk), strict=True)
+    ]
+    return torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
+
+
+class _ThroughHead(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        logits = hidden @ head.T
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        if temperature != 1.0:
+            logits /= temperature
+        chosen = logits.gather(1, targets[:, None]).squeeze(1)
+        normaliser = logits.logsumexp(dim=1)
+        probabilities = torch.exp(logits - normaliser[:, None])
+        # Entropy = log Z − Σ p · logit, which needs no second V-wide temporary.
+        entropy = normaliser - torch.linalg.vecdot(probabilities, logits.nan_to_num(neginf=0.0) if logits.isinf().any() else logits)
+        ctx.save_for_backward(hidden, head, targets, probabilities)
+        ctx.temperature = temperature
+        ctx.mark_non_differentiable(entropy)
+        return chosen - normaliser, entropy
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        hidden, head, targets, probabilities = ctx.saved_tensors
+        grad = grads[0] / ctx.temperature
+        d_logits = probabilities * -grad[:, None]
+        d_logits.scatter_add_(1, targets[:, None], grad[:, None])
+        d_logits = d_logits.to(head.dtype)
+        return (
+            d_logits @ head if ctx.needs_input_grad[0] else None,
+            d_logits.T @ hidden if ctx.needs_input_grad[1] else None,
+            None,
+            None,
+        )

@@ -1,0 +1,75 @@
+"""The parts that commands share: a model that samples, and the checks that come before its first completion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sharpen.errors import ProblemError, RecipeError
+from sharpen.models.loading import LoadedModel, load
+from sharpen.problems.templates import Template, render
+from sharpen.records import Completion, Group, Problem
+from sharpen.rewards.score import Scorer
+from sharpen.rollout.rollout import Rollout
+from sharpen.rollout.torch_engine import TorchEngine
+
+
+def set_threads(threads: int | None) -> int:
+    """Fix the CPU threads of matrix products, on which the last bits of a result depend; how many there are now."""
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return torch.get_num_threads()
+
+
+def sampling_model(
+    name: str, template: Template, *, seed: int, dtype: str = "auto", device: str = "auto", max_rows: int = 128
+) -> tuple[LoadedModel, Rollout]:
+    """Load a model and what samples from it."""
+    loaded = load(name, dtype=dtype, device=device)
+    engine = TorchEngine(loaded.model, loaded.stop_ids, max_rows=max_rows)
+
+    def prompt(problem: Problem) -> tuple[int, ...]:
+        return render(problem.prompt, template, loaded.tokenizer)
+
+    return loaded, Rollout(engine=engine, tokenizer=loaded.tokenizer, render=prompt, seed=seed)
+
+
+def longest_sequence(problems: Sequence[Problem], rollout: Rollout, max_new_tokens: int, loaded: LoadedModel, *, key: str) -> int:
+    """The longest prompt and completion in tokens; RecipeError when the model's context cannot hold it.
+
+    Args:
+        problems: all that will be sampled.
+        rollout: renders prompts.
+        max_new_tokens: the largest limit of a completion.
+        loaded: the model.
+        key: the recipe's key of the limit, for the message.
+    """
+    longest = max(problems, key=lambda problem: len(rollout.render(problem)))
+    prompt = len(rollout.render(longest))
+    context = getattr(loaded.model.config, "max_position_embeddings", None)
+    if context is not None and prompt + max_new_tokens > context:
+        raise RecipeError(
+            f"{key}: {max_new_tokens} new tokens after a prompt of {prompt} (problem {longest.id}) need {prompt + max_new_tokens} positions, "
+            f"and {loaded.name} has {context}.",
+            fix=f"Set {key} to at most {context - prompt}, or take a model with a longer context.",
+        )
+    return prompt + max_new_tokens
+
+
+def check_apart(train: Sequence[Problem], held_out: Sequence[Problem]) -> None:
+    """ProblemError when a held-out prompt is trained on as well."""
+    prompts = {problem.prompt.strip(): problem.id for problem in train}
+    shared = [problem for problem in held_out if problem.prompt.strip() in prompts]
+    if shared:
+        first = shared[0]
+        raise ProblemError(
+            f"problems: {len(shared)} held-out problems are trained on as well, for example {first.id} as {prompts[first.prompt.strip()]}.",
+            fix="Take the held-out problems from another split or file, so that the evaluation shows what was not trained on.",
+        )
+
+
+def probe_rewards(scorer: Scorer, problem: Problem, group_size: int) -> None:
+    """Score a group of made-up completions that give the ground truth, so that a faulty reward function is told before any work."""
+    completion = Completion(tokens=(0,), sampling_logprobs=(0.0,), text=f"\\boxed{{{problem.answer}}}", finish_reason="stop")
+    scorer.score([Group(id="probe", problem=problem, prompt_tokens=(0,), completions=(completion,) * group_size)])

@@ -1,0 +1,301 @@
+"""One run, from a recipe to a trained model: load, check, evaluate, train, evaluate again.
+
+Whatever can be found wrong is found before the first completion is sampled.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sharpen.errors import RunError, SharpenError
+from sharpen.evaluation.evaluate import evaluate
+from sharpen.evaluation.summary import Comparison, ProblemResult, compare
+from sharpen.models.loading import LoadedModel, resolve_device, resolve_dtype
+from sharpen.models.policy import LanguagePolicy
+from sharpen.models.saving import save_model
+from sharpen.pipelines import parts
+from sharpen.problems.checks import check_golds
+from sharpen.problems.difficulty import select_by_pass_rate
+from sharpen.problems.source import fingerprint, load_problems
+from sharpen.recipe import Recipe, to_table
+from sharpen.records import Problem
+from sharpen.rewards.score import Scorer
+from sharpen.rollout.engine import Sampling
+from sharpen.rollout.rollout import Rollout
+from sharpen.tracking import completions
+from sharpen.tracking.events import EventLog
+from sharpen.tracking.observer import Observer, Silent
+from sharpen.tracking.trackers import FanOut, load_trackers
+from sharpen.training import checkpoint, memory, run_folder
+from sharpen.training.checkpoint import State
+from sharpen.training.learner import Learner
+from sharpen.training.loop import Trainer
+from sharpen.training.memory import MemoryEstimate
+from sharpen.training.optimiser import Optimiser
+from sharpen.training.problem_stream import ProblemStream
+from sharpen.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What a run leaves.
+
+    Attributes:
+        folder: where it lies.
+        comparison: the held-out problems before and after; None without held-out problems.
+        memory: what was expected before the first step.
+        peak_memory: the most bytes that the process held.
+    """
+
+    folder: RunFolder
+    comparison: Comparison | None
+    memory: MemoryEstimate
+    peak_memory: int
+
+
+def train(recipe: Recipe, *, recipe_path: Path, resume: bool = False, observer: Observer | None = None) -> RunResult:
+    """Run a recipe.
+
+    Args:
+        recipe: the settings.
+        recipe_path: where they were read from; relative files in them are looked for beside it.
+        resume: go on with the run in the recipe's output folder.
+        observer: who watches.
+
+    Raises:
+        SharpenError: anything in the recipe, the problems or the run's folder that cannot be used; earlier results stay as they are.
+        Interrupted: a signal asked to stop; what was done is saved.
+    """
+    observer = observer or Silent()
+    path = run_folder.choose(recipe, recipe_path, resume=resume)
+    folder = run_folder.reopen(path, recipe) if resume else run_folder.create(path, recipe)
+    try:
+        run = _Run(recipe, recipe_path.parent, folder, observer)
+    except SharpenError:
+        if not resume:  # nothing was run, so nothing is left behind
+            shutil.rmtree(path)
+        raise
+    return run.go()
+
+
+class _Run:
+    """A run being set up and carried out."""
+
+    def __init__(self, recipe: Recipe, base: Path, folder: RunFolder, observer: Observer) -> None:
+        self.recipe, self.folder, self.observer = recipe, folder, observer
+        found = checkpoint.latest(folder.checkpoints, observer.notice)
+        self.checkpoint, self.state = found if found is not None else (None, None)
+        self.resolved = dict(self.state.resolved) if self.state else self._resolve()
+        parts.set_threads(self.resolved["threads"])
+        observer.phase("loading", 0)
+        self.trackers = FanOut(load_trackers(recipe.tracking.trackers, folder.path))
+        self.train_problems, self.held_out = self._problems(base)
+        self.scorer = Scorer(recipe.rewards, base=base)
+        parts.probe_rewards(self.scorer, self.train_problems[0], recipe.rollout.group_size)
+        self.loaded, self.rollout = parts.sampling_model(
+            recipe.model,
+            recipe.template,
+            seed=recipe.seed,
+            dtype=self.resolved["dtype"],
+            device=self.resolved["device"],
+            max_rows=recipe.rollout.max_rows,
+        )
+        self.method = recipe.method.build()
+        self.policy = LanguagePolicy(self.loaded.model)
+        self.memory = self._plan_memory()
+
+    def go(self) -> RunResult:
+        """Evaluate, train, evaluate; the result."""
+        if self.state is None:
+            self._fresh_logs()
+        before = self._evaluate("before") if self.held_out else None
+        problems = self._selected()
+        trainer = self._trainer(problems)
+        self.trackers.start(self.folder.path.name, to_table(self.recipe))
+        try:
+            trainer.run()
+        finally:
+            self.trackers.finish()
+            trainer.events.close()
+            trainer.timings.close()
+        self.folder.export(self.folder.checkpoints / f"step-{trainer.state.step:06d}")
+        comparison = None
+        if before is not None:
+            after = self._evaluate("after", step=trainer.state.step)
+            comparison = compare(before, after, self.recipe.evaluation.ks, seed=self.recipe.seed)
+            self.folder.write_json(self.folder.evaluation / "comparison.json", comparison.to_dict())
+        peak = memory.peak(next(self.loaded.model.parameters()).device)
+        return RunResult(folder=self.folder, comparison=comparison, memory=self.memory, peak_memory=peak)
+
+    def _resolve(self) -> dict[str, Any]:
+        training = self.recipe.training
+        device = resolve_device(training.device)
+        threads = parts.set_threads(None if training.threads == "auto" else training.threads)
+        return {"device": device, "dtype": resolve_dtype(training.dtype, device), "threads": threads}
+
+    def _problems(self, base: Path) -> tuple[list[Problem], list[Problem]]:
+        settings = self.recipe.problems
+        train = load_problems(settings.train, base=base)
+        held_out = load_problems(settings.held_out, base=base) if settings.held_out is not None else []
+        parts.check_apart(train, held_out)
+        check_golds([*train, *held_out])
+        if self.state is not None and self.state.problems_fingerprint != fingerprint(train):
+            raise RunError(
+                f"resume {self.folder.path}: the training problems are not those the run began with.",
+                fix="Bring the old problems back, or begin a new run without --resume.",
+            )
+        return train, held_out
+
+    def _plan_memory(self) -> MemoryEstimate:
+        """Choose the token budget if it is left to us, and refuse a run that cannot fit."""
+        recipe = self.recipe
+        limits = {"rollout.max_new_tokens": recipe.rollout.longest, "evaluation.max_new_tokens": self._evaluation_limit()}
+        longest = [
+            parts.longest_sequence(problems, self.rollout, limit, self.loaded, key=key)
+            for problems, (key, limit) in zip((self.train_problems, self.held_out), limits.items(), strict=True)
+            if problems
+        ]
+        settings: dict[str, Any] = {
+            "temperature": recipe.rollout.temperature,
+            "needs_reference": self.method.needs_reference,
+            "rows": recipe.rollout.max_rows,
+            "sequence_length": max(longest),
+        }
+        if "token_budget" not in self.resolved:
+            chosen = recipe.training.token_budget
+            self.resolved["token_budget"] = memory.choose_budget(self.policy, **settings) if chosen == "auto" else chosen
+        needed = memory.estimate(self.policy, token_budget=self.resolved["token_budget"], **settings)
+        memory.check(needed, next(self.loaded.model.parameters()).device)
+        self.observer.notice(
+            f"{self.loaded.name}: {sum(p.numel() for p in self.loaded.model.parameters()):,} parameters in {self.resolved['dtype']} on "
+            f"{self.resolved['device']}; micro-batches of {self.resolved['token_budget']:,} tokens; "
+            f"expected peak memory {memory.human(needed.peak)}"
+        )
+        return needed
+
+    def _evaluation_limit(self) -> int:
+        return self.recipe.evaluation.max_new_tokens or self.recipe.rollout.longest
+
+    def _fresh_logs(self) -> None:
+        """A run that was killed before its first checkpoint begins its logs anew."""
+        for path in (self.folder.events, self.folder.timings):
+            path.unlink(missing_ok=True)
+
+    def _selected(self) -> list[Problem]:
+        """The training problems of the wanted difficulty, estimated once a run."""
+        settings = self.recipe.problems.difficulty
+        if settings is None:
+            return self.train_problems
+        path = self.folder.path / "difficulty.json"
+        if path.is_file():
+            rates = json.loads(path.read_text(encoding="utf-8"))["pass_rates"]
+        else:
+            self.observer.phase("estimating difficulty", len(self.train_problems) * settings.samples)
+            sampling = Sampling(max_new_tokens=self.recipe.rollout.limit(1), temperature=self.recipe.rollout.temperature)
+            rates = evaluate(
+                self.rollout, self.train_problems, settings.samples, sampling, stream="difficulty", on_progress=self.observer.advance
+            ).pass_rates
+            self.folder.write_json(path, {"pass_rates": rates, "settings": settings.model_dump()})
+        selection = select_by_pass_rate(self.train_problems, rates, settings.above, settings.below)
+        dropped = ", ".join(f"{count} {reason}" for reason, count in selection.dropped.items() if count)
+        self.observer.notice(f"difficulty: {len(selection.kept)} of {len(self.train_problems)} training problems kept ({dropped or 'all'})")
+        return selection.kept
+
+    def _evaluate(self, when: str, step: int = 0) -> list[ProblemResult]:
+        """The held-out results, sampled once and kept in the run's folder."""
+        path = self.folder.evaluation / f"{when}.json"
+        if path.is_file() and (known := json.loads(path.read_text(encoding="utf-8")))["step"] == step:
+            return [_result(row) for row in known["results"]]
+        settings = self.recipe.evaluation
+        sampling = Sampling(max_new_tokens=self._evaluation_limit(), temperature=settings.temperature, top_p=settings.top_p)
+        self.observer.phase(f"evaluating {when}", len(self.held_out) * settings.samples)
+        found = evaluate(
+            self.rollout,
+            self.held_out,
+            settings.samples,
+            sampling,
+            require_stop=settings.require_stop,
+            on_progress=self.observer.advance,
+        )
+        completions.write(path.with_suffix(".parquet"), found.groups, found.scores)
+        self.folder.write_json(path, {"step": step, "results": [asdict(result) for result in found.results]})
+        return found.results
+
+    def _trainer(self, problems: list[Problem]) -> Trainer:
+        recipe, training = self.recipe, self.recipe.training
+        reference = LanguagePolicy(copy.deepcopy(self.loaded.model).requires_grad_(False)) if self.method.needs_reference else None
+        optimiser = Optimiser(
+            self.loaded.model.named_parameters(),
+            learning_rate=training.learning_rate,
+            betas=training.betas,
+            weight_decay=training.weight_decay,
+            max_grad_norm=training.max_grad_norm,
+            warmup=training.warmup,
+            total=training.steps * training.num_iterations * training.minibatches,
+            schedule=training.schedule,
+        )
+        state = self.state or State(
+            step=0,
+            updates=0,
+            problem_position=0,
+            reference_step=0,
+            problems_fingerprint=fingerprint(self.train_problems),
+            resolved=self.resolved,
+            totals={},
+        )
+        if self.checkpoint is not None:
+            _restore(self.checkpoint, state, self.loaded, reference, optimiser)
+            self.observer.notice(f"resuming after step {state.step} from {self.checkpoint}")
+        return Trainer(
+            recipe=recipe,
+            folder=self.folder.path,
+            rollout=self.rollout,
+            scorer=self.scorer,
+            problems=ProblemStream(problems, recipe.seed, position=state.problem_position),
+            learner=Learner(
+                policy=self.policy,
+                reference=reference,
+                method=self.method,
+                optimiser=optimiser,
+                temperature=recipe.rollout.temperature,
+                token_budget=self.resolved["token_budget"],
+                num_iterations=training.num_iterations,
+                minibatches=training.minibatches,
+                seed=recipe.seed,
+            ),
+            write_model=lambda path: save_model(self.loaded.model, self.loaded.tokenizer, path),
+            state=state,
+            events=_log(self.folder.events, state.step),
+            timings=_log(self.folder.timings, state.step),
+            trackers=self.trackers,
+            observer=self.observer,
+            saved_step=state.step if self.checkpoint is not None else -1,
+        )
+
+
+def _restore(path: Path, state: State, loaded: LoadedModel, reference: LanguagePolicy | None, optimiser: Optimiser) -> None:
+    checkpoint.load_weights(loaded.model, path)
+    optimiser.load_state_tensors(checkpoint.load_tensors(path / "training" / "optimiser.safetensors"), state.updates)
+    if reference is not None and state.reference_step > 0:
+        tensors = checkpoint.load_tensors(path / "training" / "reference.safetensors")
+        with torch.no_grad():
+            for name, parameter in reference.module.named_parameters():
+                parameter.copy_(tensors[name])
+
+
+def _log(path: Path, step: int) -> EventLog:
+    """The log, without what was written after the checkpoint."""
+    log = EventLog(path)
+    log.truncate_after(step)
+    return log
+
+
+def _result(row: dict[str, Any]) -> ProblemResult:
+    return ProblemResult(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})

@@ -1,0 +1,294 @@
+"""The settings of a run: read from TOML, overridden from the command line, checked, written back as resolved.
+
+A recipe is complete and runnable. An unknown key is an error that names the nearest known one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from sharpen.errors import RecipeError, nearest
+from sharpen.methods import METHODS, Method
+from sharpen.problems.source import Source
+from sharpen.problems.templates import Template
+from sharpen.rewards.settings import RewardSettings
+
+
+class Section(BaseModel):
+    """A table of a recipe: its keys are fixed, its values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DifficultySettings(Section):
+    """Which training problems are kept, by their pass rate under the policy before training."""
+
+    samples: int = Field(8, ge=2, description="completions of each problem that estimate its pass rate")
+    above: float = Field(0.0, ge=0.0, le=1.0, description="keep problems whose pass rate is above this; 0 drops the never right")
+    below: float = Field(1.0, ge=0.0, le=1.0, description="keep problems whose pass rate is below this; 1 drops the always right")
+
+
+class ProblemSettings(Section):
+    """Where problems come from."""
+
+    train: Source = Field(description="what training samples from")
+    held_out: Source | None = Field(None, description="what is evaluated before and after, and never trained on")
+    difficulty: DifficultySettings | None = Field(None, description="selection of training problems by pass rate; left out, all are kept")
+
+
+class RolloutSettings(Section):
+    """How the old policy is sampled."""
+
+    problems: int = Field(8, ge=1, description="problems a step (P)")
+    group_size: int = Field(8, ge=1, description="completions of each problem (G)")
+    max_new_tokens: int | list[tuple[int, int]] = Field(
+        256, description="limit of a completion in tokens, or a schedule of [first step, limit] pairs, the first step being 1"
+    )
+    temperature: float = Field(1.0, description="of sampling, and of the trainer's log-probabilities; > 0")
+    top_p: float = Field(1.0, description="1 only: the trainer's log-probabilities are of the whole distribution")
+    max_rows: int = Field(128, ge=1, description="completions decoded at once")
+    refills: int = Field(0, ge=0, description="times that groups of zero variance are replaced by groups of other problems (dynamic sampling)")
+
+    @field_validator("max_new_tokens")
+    @classmethod
+    def _schedule(cls, value: int | list[tuple[int, int]]) -> int | list[tuple[int, int]]:
+        pairs = [(1, value)] if isinstance(value, int) else value
+        starts = [start for start, _ in pairs]
+        if not pairs or starts[0] != 1 or starts != sorted(set(starts)) or any(limit < 1 for _, limit in pairs):
+            raise ValueError("expected a limit of at least 1, or [first step, limit] pairs that begin with step 1 and rise")
+        return value
+
+    @field_validator("temperature")
+    @classmethod
+    def _temperature(cls, value: float) -> float:
+        if value <= 0:
+            raise ValueError(f"training samples at a temperature above 0, got {value}: at 0 all completions of a group are the same")
+        return value
+
+    @field_validator("top_p")
+    @classmethod
+    def _top_p(cls, value: float) -> float:
+        if value != 1:
+            raise ValueError(f"training samples from the whole distribution (top_p = 1), got {value}: the ratio would be of another policy")
+        return value
+
+    def limit(self, step: int) -> int:
+        """The limit of a completion at this step, counted from 1."""
+        if isinstance(self.max_new_tokens, int):
+            return self.max_new_tokens
+        return next(limit for start, limit in reversed(self.max_new_tokens) if step >= start)
+
+    @property
+    def longest(self) -> int:
+        """The largest limit of any step."""
+        return self.max_new_tokens if isinstance(self.max_new_tokens, int) else max(limit for _, limit in self.max_new_tokens)
+
+
+class MethodSettings(Section):
+    """The method, by name, and what departs from its own values."""
+
+    name: str = Field("grpo", description="one of `sharpen methods`")
+    kl_coef: float | None = Field(None, ge=0.0, description="β of the KL term; 0 keeps no reference")
+    clip_low: float | None = Field(None, ge=0.0, description="ε below 1")
+    clip_high: float | None = Field(None, ge=0.0, description="ε above 1")
+    ddof: Literal[0, 1] | None = Field(None, description="of the group's deviation")
+    eps: float | None = Field(None, ge=0.0, description="added to the group's deviation")
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in METHODS:
+            raise ValueError(f"expected one of {', '.join(METHODS)}, got '{value}'.{nearest(value, METHODS)}")
+        return value
+
+    def build(self) -> Method:
+        """The method with these departures."""
+
+        def given(**fields: Any) -> dict[str, Any]:
+            return {name: value for name, value in fields.items() if value is not None}
+
+        base = METHODS[self.name]
+        return dataclasses.replace(
+            base,
+            kl=dataclasses.replace(base.kl, **given(coef=self.kl_coef)),
+            surrogate=dataclasses.replace(base.surrogate, **given(clip_low=self.clip_low, clip_high=self.clip_high)),
+            advantage=dataclasses.replace(base.advantage, **given(ddof=self.ddof, eps=self.eps)),
+        )
+
+
+class TrainingSettings(Section):
+    """The loop: a step is one rollout and the updates it feeds, num_iterations × minibatches of them."""
+
+    steps: int = Field(ge=1, description="rollouts")
+    num_iterations: int = Field(1, ge=1, description="passes over each rollout (the paper's μ)")
+    minibatches: int = Field(1, ge=1, description="updates of a pass; R1-Zero: 16")
+    learning_rate: float = Field(1e-6, gt=0.0, description="the peak")
+    warmup: int = Field(0, ge=0, description="updates of linear warm-up")
+    schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="after the warm-up")
+    betas: tuple[float, float] = Field((0.9, 0.999), description="of AdamW")
+    weight_decay: float = Field(0.0, ge=0.0, description="of AdamW")
+    max_grad_norm: float = Field(1.0, gt=0.0, description="gradients of a larger norm are scaled down to it")
+    reference_sync: int = Field(0, ge=0, description="every so many steps the reference becomes the policy; 0: never")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="of the weights; bfloat16 keeps a float32 master copy")
+    device: str = Field("auto", description="auto, cpu, cuda")
+    token_budget: int | Literal["auto"] = Field("auto", description="token positions of one micro-batch; auto: by the memory there is")
+    threads: int | Literal["auto"] = Field("auto", description="of the CPU; auto: as torch finds them")
+
+
+class CheckpointSettings(Section):
+    """When a run is saved; its last step always is."""
+
+    every: int = Field(50, ge=1, description="steps")
+    keep: int = Field(2, ge=1, description="the newest so many are kept")
+
+
+class EvaluationSettings(Section):
+    """How held-out problems are measured, before and after."""
+
+    samples: int = Field(16, ge=1, description="completions of each problem")
+    ks: list[int] = Field([1, 4, 16], description="the K of Pass@K and Maj@K")
+    max_new_tokens: int | None = Field(None, ge=1, description="limit of a completion; left out, the rollout's largest")
+    temperature: float = Field(1.0, ge=0.0, description="of sampling")
+    top_p: float = Field(1.0, gt=0.0, le=1.0, description="nucleus share")
+    require_stop: bool = Field(True, description="whether a completion that the limit cut counts as without an answer")
+
+    @model_validator(mode="after")
+    def _ks(self) -> EvaluationSettings:
+        if not self.ks or any(k < 1 or k > self.samples for k in self.ks):
+            raise ValueError(f"ks: expected numbers from 1 to samples = {self.samples}, got {self.ks}: Pass@K needs at least K samples")
+        return self
+
+
+class TrackingSettings(Section):
+    """Where metrics go beside the run's own event log."""
+
+    trackers: list[str] = Field([], description="tensorboard, trackio, or the name of an entry point in the group sharpen.trackers")
+
+
+class Recipe(Section):
+    """All settings of a run."""
+
+    model: str = Field(description='"embedded", a local folder, or a hub id')
+    seed: int = Field(0, ge=0, description="of everything random")
+    output: str | None = Field(None, description="the run's folder; left out, runs/NAME after the recipe's file")
+    template: Template = Field(default_factory=Template)
+    problems: ProblemSettings
+    rollout: RolloutSettings = Field(default_factory=RolloutSettings)
+    rewards: RewardSettings
+    method: MethodSettings = Field(default_factory=MethodSettings)
+    training: TrainingSettings
+    checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
+    evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
+    tracking: TrackingSettings = Field(default_factory=TrackingSettings)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Recipe:
+        if self.rollout.group_size < 2:
+            raise ValueError(
+                f"rollout.group_size: {self.method.name} needs groups of at least 2 completions (G), got {self.rollout.group_size}: "
+                "one has no baseline"
+            )
+        if self.training.minibatches > self.rollout.problems:
+            raise ValueError(
+                f"training.minibatches: expected at most rollout.problems = {self.rollout.problems}, got {self.training.minibatches}: "
+                "a minibatch holds whole groups"
+            )
+        return self
+
+
+def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe and apply `section.field=value` overrides.
+
+    Args:
+        path: a TOML file.
+        overrides: values are read as TOML, and as plain text where they are not TOML (`model=embedded`).
+
+    Raises:
+        RecipeError: no such file, not TOML, or not a valid recipe; every fault is named by its key.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise RecipeError(f"recipe {path}: no such file.", fix="Run `sharpen recipes` to see those that come with sharpen.")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"recipe {path}: not valid TOML: {error}.", fix="Mend the line that the message names.") from error
+    for override in overrides:
+        _override(table, override)
+    return validate(table, where=f"recipe {path}")
+
+
+def validate(table: Mapping[str, Any], *, where: str) -> Recipe:
+    """Check a table of settings; RecipeError names every fault by its key."""
+    try:
+        return Recipe.model_validate(table)
+    except ValidationError as error:
+        faults = [_fault(detail) for detail in error.errors()]
+        raise RecipeError(f"{where}: " + "; ".join(faults), fix="Each key is described in docs/recipes.md.") from error
+
+
+def to_table(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as a table that TOML can hold: settings that are None are left out."""
+    return recipe.model_dump(mode="json", exclude_none=True)
+
+
+def differences(old: Recipe, new: Recipe) -> list[str]:
+    """The keys, as `section.field`, in which two recipes differ."""
+
+    def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for key, value in table.items():
+            out.update(flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value})
+        return out
+
+    a, b = flat(to_table(old)), flat(to_table(new))
+    return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key))
+
+
+def _override(table: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key.strip():
+        raise RecipeError(f"override '{override}': expected section.field=value.", fix="For example: training.steps=100")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *sections, field = key.strip().split(".")
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise RecipeError(f"override '{override}': '{section}' is a value, not a section.", fix="Name a section's field.")
+    table[field] = value
+
+
+def _fault(detail: Any) -> str:
+    path = [str(part) for part in detail["loc"]]
+    key = ".".join(path)
+    if detail["type"] == "extra_forbidden":
+        return f"unknown key '{key}'.{nearest(path[-1], _known_keys(path[:-1]))}"
+    if detail["type"] == "missing":
+        return f"missing key '{key}'"
+    message = detail["msg"].removeprefix("Value error, ")
+    given = "" if detail["type"] == "value_error" or isinstance(detail["input"], dict) else f", got {detail['input']!r}"
+    return f"{key}: {message}{given}" if key else f"{message}"
+
+
+def _known_keys(path: list[str]) -> list[str]:
+    """The keys that a section may have; discriminated unions add their tag to the path, and are looked into all the same."""
+    models: list[Any] = [Recipe]
+    for part in path:
+        found = [argument for model in models if part in model.model_fields for argument in _models(model.model_fields[part].annotation)]
+        models = found or models
+    return sorted({name for model in models for name in model.model_fields})
+
+
+def _models(annotation: Any) -> list[Any]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models(argument)]

@@ -1,0 +1,1 @@
+"""Rewards: functions of completions, weighed and summed."""

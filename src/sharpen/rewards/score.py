@@ -1,0 +1,176 @@
+"""Scoring: groups of completions → named parts → one weighted reward a completion.
+
+Axes: P problems, G completions a group, N = P · G.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeGuard
+
+import torch
+
+from sharpen.errors import RewardError
+from sharpen.records import Group, Problem, RewardFailure, Scores
+from sharpen.rewards.call import Columns, Value, call
+from sharpen.rewards.functions import RewardFunction
+from sharpen.rewards.settings import RewardFunctionSettings, RewardSettings, load_function
+
+_log = logging.getLogger(__name__)
+
+
+class GradeLike(Protocol):
+    """A grader's judgement of one completion."""
+
+    @property
+    def verdict(self) -> str:
+        """`right`, `wrong` or `unscorable`."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why."""
+
+    @property
+    def answer(self) -> str | None:
+        """The answer that was extracted, None when there is none."""
+
+
+@dataclass(frozen=True)
+class _NoGrade:
+    """What stands for a grade when the grader itself failed."""
+
+    reason: str
+    verdict: str = "unscorable"
+    answer: None = None
+
+
+Grader = Callable[[Problem, str], GradeLike]
+
+
+class Scorer:
+    """Scores groups by a recipe's reward functions.
+
+    The reward is Σ weight · part over the parts that are given. A part is not given (NaN in `parts`, and a `RewardFailure`) where its
+    function raises or returns None, NaN or an infinity. Where no part with a weight other than 0 is given, the completion is unscorable:
+    its total is NaN, never 0.
+
+    Args:
+        settings: the recipe's section. A function named twice is recorded as `name` and `name_2`.
+        grade: judges a completion's text for a problem, called once a completion; `sharpen.grading.grade` when None.
+        base: the folder that the paths of user functions are relative to.
+
+    Raises:
+        RewardError: for a function that cannot be loaded.
+    """
+
+    def __init__(self, settings: RewardSettings, *, grade: Grader | None = None, base: Path | None = None) -> None:
+        self._grade = grade or _default_grade()
+        self._fail_fast = settings.fail_fast
+        self._functions: dict[str, tuple[RewardFunctionSettings, RewardFunction]] = {}
+        for entry in settings.functions:
+            same = sum(other.name == entry.name for other, _ in self._functions.values())
+            self._functions[f"{entry.name}_{same + 1}" if same else entry.name] = (entry, load_function(entry, base))
+
+    def score(self, groups: Sequence[Group]) -> Scores:
+        """The rewards of P groups of G completions.
+
+        Raises:
+            RewardError: for a function that does not return one number (or None) a completion; and with `fail_fast`, for any part that is
+                not given.
+            ValueError: for groups of different sizes.
+        """
+        shape = _shape(groups)
+        rows = [(group.problem, index, completion) for group in groups for index, completion in enumerate(group.completions)]
+        grades = [self._graded(problem, completion.text) for problem, _, completion in rows]
+        columns = _columns(groups, grades)
+        parts: dict[str, list[float]] = {}
+        failures: list[RewardFailure] = []
+        for name, (entry, function) in self._functions.items():
+            values, reasons = call(name, function, columns, entry.parameters) if rows else ([], {})
+            parts[name] = [value if _is_given(value) else math.nan for value in values]
+            for place, value in enumerate(values):
+                if not _is_given(value):
+                    reason = reasons.get(place) or _why(value, grades[place])
+                    failures.append(RewardFailure(function=name, problem_id=rows[place][0].id, index=rows[place][1], reason=reason))
+        self._report(failures)
+        answers = [grade.answer for grade in grades]
+        return Scores(
+            total=_tensor([self._total(parts, place) for place in range(len(rows))], shape),
+            parts={name: _tensor(values, shape) for name, values in parts.items()},
+            correct=torch.tensor([grade.verdict == "right" for grade in grades], dtype=torch.bool).reshape(shape),
+            answers=tuple(tuple(answers[start * shape[1] : (start + 1) * shape[1]]) for start in range(shape[0])),
+            failures=tuple(failures),
+        )
+
+    def _graded(self, problem: Problem, text: str) -> GradeLike:
+        try:
+            return self._grade(problem, text)
+        except Exception:
+            return _NoGrade(reason=f"the grader failed\n{traceback.format_exc()}")
+
+    def _total(self, parts: dict[str, list[float]], place: int) -> float:
+        weighed = [entry.weight * parts[name][place] for name, (entry, _) in self._functions.items() if entry.weight]
+        given = [value for value in weighed if not math.isnan(value)]
+        return sum(given) if given else math.nan
+
+    def _report(self, failures: list[RewardFailure]) -> None:
+        """Stop at the first failure with `fail_fast`, else one warning."""
+        if not failures:
+            return
+        first = failures[0]
+        place = f"problem '{first.problem_id}', completion {first.index}"
+        what = f"Reward function '{first.function}' gave no reward for {place}: {first.reason}"
+        if self._fail_fast:
+            raise RewardError(what, fix="Mend the function or the problem; or set fail_fast = false to leave such completions out.")
+        _log.warning("%d rewards could not be given. The first: %s", len(failures), what)
+
+
+def _default_grade() -> Grader:
+    from sharpen.grading import grade
+
+    default: Grader = grade
+    return default
+
+
+def _is_given(value: Value) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
+
+
+def _why(value: Value, grade: GradeLike) -> str:
+    """Why a value is none: its own fault, or the grader's."""
+    if value is not None:
+        return f"it returned {value}, which is not a finite number"
+    return f"the answer cannot be judged: {grade.reason}" if grade.verdict == "unscorable" else "it returned None"
+
+
+def _shape(groups: Sequence[Group]) -> tuple[int, int]:
+    sizes = sorted({len(group.completions) for group in groups})
+    if len(sizes) > 1:
+        raise ValueError(f"Groups of one batch must be equally large; got sizes {sizes}.")
+    return len(groups), sizes[0] if sizes else 0
+
+
+def _tensor(values: list[float], shape: tuple[int, int]) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64).reshape(shape)
+
+
+def _columns(groups: Sequence[Group], grades: Sequence[GradeLike]) -> Columns:
+    """What reward functions may ask for, N values each; a key of `meta` that a problem lacks is None there."""
+    problems = [group.problem for group in groups for _ in group.completions]
+    completions = [completion for group in groups for completion in group.completions]
+    known = dict.fromkeys(key for group in groups for key in group.problem.meta)
+    columns: Columns = {key: [problem.meta.get(key) for problem in problems] for key in known}
+    return columns | {
+        "prompts": [problem.prompt for problem in problems],
+        "completions": [completion.text for completion in completions],
+        "completion_ids": [list(completion.tokens) for completion in completions],
+        "finish_reason": [completion.finish_reason for completion in completions],
+        "answer": [problem.answer for problem in problems],
+        "problem_id": [problem.id for problem in problems],
+        "verdict": [grade.verdict for grade in grades],
+    }

@@ -1,0 +1,64 @@
+"""The completions of a step in Parquet, with rewards and their parts: one row a completion."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sharpen.errors import RunError
+from sharpen.records import Group, Scores
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """The file of a step: `completions/step-000003.parquet`."""
+    return folder / f"step-{step:06d}.parquet"
+
+
+def write(path: Path, groups: Sequence[Group], scores: Scores) -> None:
+    """Write groups and their scores; a file cut short is never seen under this name.
+
+    Columns: group_id, problem_id, index, prompt, completion, answer, ground_truth, correct, reward (null where unscorable),
+    reward/NAME for each part, finish_reason, length (tokens), tokens, sampling_logprobs (nats).
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def value(tensor: Any, p: int, i: int) -> float | None:
+        number = float(tensor[p, i])
+        return None if number != number else number
+
+    places = [(p, i) for p, group in enumerate(groups) for i in range(len(group.completions))]
+    completions = [groups[p].completions[i] for p, i in places]
+    columns: dict[str, Any] = {
+        "group_id": pa.array([groups[p].id for p, _ in places], pa.string()),
+        "problem_id": pa.array([groups[p].problem.id for p, _ in places], pa.string()),
+        "index": pa.array([i for _, i in places], pa.int32()),
+        "prompt": pa.array([groups[p].problem.prompt for p, _ in places], pa.string()),
+        "completion": pa.array([c.text for c in completions], pa.string()),
+        "answer": pa.array([scores.answers[p][i] for p, i in places], pa.string()),
+        "ground_truth": pa.array([groups[p].problem.answer for p, _ in places], pa.string()),
+        "correct": pa.array([bool(scores.correct[p, i]) for p, i in places], pa.bool_()),
+        "reward": pa.array([value(scores.total, p, i) for p, i in places], pa.float64()),
+        **{f"reward/{name}": pa.array([value(part, p, i) for p, i in places], pa.float64()) for name, part in scores.parts.items()},
+        "finish_reason": pa.array([c.finish_reason for c in completions], pa.string()),
+        "length": pa.array([len(c.tokens) for c in completions], pa.int32()),
+        "tokens": pa.array([list(c.tokens) for c in completions], pa.list_(pa.int32())),
+        "sampling_logprobs": pa.array([list(c.sampling_logprobs) for c in completions], pa.list_(pa.float32())),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".writing")
+    pq.write_table(pa.table(columns), temporary, compression="zstd")
+    os.replace(temporary, path)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a step's file; RunError when it is missing."""
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        steps = sorted(int(p.stem.removeprefix("step-")) for p in path.parent.glob("step-*.parquet"))
+        known = f"it has steps {steps[0]} to {steps[-1]}" if steps else "it has none yet"
+        raise RunError(f"{path}: no completions of that step; {known}.", fix="Choose one of those steps with --step.")
+    return pq.read_table(path).to_pylist()

@@ -1,0 +1,105 @@
+"""Scored groups → batches for a method's loss. Axes: P problems, G completions, B sequences, T tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sharpen.methods import Method
+from sharpen.models.policy import Policy
+from sharpen.ops.reduce import token_weights
+from sharpen.records import Group, Scores, TrainingBatch, pad
+from sharpen.streams import permutation
+
+
+def build(groups: Sequence[Group], scores: Scores, method: Method) -> TrainingBatch:
+    """One batch of the whole rollout; unscorable and empty completions are left out. Weights are set by `minibatches`.
+
+    Args:
+        groups: P groups of G completions.
+        scores: their rewards.
+        method: for the advantages.
+    """
+    advantages = method.advantages(scores.total)
+    kept = [
+        (p, i)
+        for p, group in enumerate(groups)
+        for i, completion in enumerate(group.completions)
+        if completion.tokens and not scores.total[p, i].isnan()
+    ]
+    completions = [groups[p].completions[i] for p, i in kept]
+    tokens = pad([c.tokens for c in completions], dtype=torch.int64)
+    mask = pad([(1,) * len(c.tokens) for c in completions], dtype=torch.int64).bool()
+    per_sequence = torch.tensor([float(advantages[p, i]) for p, i in kept], dtype=torch.float32).reshape(-1, 1)
+    return TrainingBatch(
+        prompts=tuple(group.prompt_tokens for group in groups),
+        group_index=torch.tensor([p for p, _ in kept], dtype=torch.int64),
+        tokens=tokens,
+        loss_mask=mask,
+        advantages=per_sequence * mask,
+        weights=torch.zeros(mask.shape),
+        sampling_logprobs=pad([c.sampling_logprobs for c in completions], dtype=torch.float32),
+    )
+
+
+def minibatches(
+    batch: TrainingBatch, method: Method, count: int, *, constant_length: int, seed: int, step: int, iteration: int
+) -> Iterator[TrainingBatch]:
+    """Cut a rollout into `count` minibatches of whole groups, in seeded order, each with the method's weights over itself.
+
+    Args:
+        batch: of the whole rollout.
+        method: for the reduction.
+        count: minibatches; the groups are dealt out as evenly as they go.
+        constant_length: L of the reductions that divide by a constant, in tokens.
+        seed: the run's.
+        step: of training.
+        iteration: which pass over the rollout, from 0 (the paper's μ passes).
+    """
+    groups = len(batch.prompts)
+    order = list(range(groups)) if count == 1 else permutation(groups, seed, "minibatches", step, iteration)
+    for part in range(count):
+        members = torch.tensor(sorted(order[part::count]), dtype=torch.int64)
+        rows = torch.isin(batch.group_index, members).nonzero().squeeze(1)
+        if not len(rows):
+            continue
+        chosen = batch.select(rows)
+        yield replace(chosen, weights=token_weights(chosen.loss_mask, method.reduction, constant_length=constant_length))
+
+
+def learning_rows(batch: TrainingBatch, method: Method) -> Tensor:
+    """int64 [b], the sequences whose loss has a gradient: all of them under a KL term, else those of nonzero advantage.
+
+    Leaving the others out of the forward pass changes nothing but time, since the weights already count them.
+    """
+    if method.needs_reference:
+        return torch.arange(len(batch.tokens))
+    return (batch.advantages != 0).any(dim=1).nonzero().squeeze(1)
+
+
+def microbatches(batch: TrainingBatch, rows: Tensor, policy: Policy, token_budget: int) -> Iterator[TrainingBatch]:
+    """Cut sequences into micro-batches of at most `token_budget` token positions each, prompts and padding included where it can.
+
+    Args:
+        batch: a minibatch with its weights.
+        rows: int64 [b], the sequences to visit; those of one group stay in order.
+        policy: tells what a sequence costs.
+        token_budget: positions of one forward pass; one sequence that is longer goes alone.
+    """
+    costs = policy.cost(batch)
+    groups = batch.group_index.tolist()
+    current: list[int] = []
+    widths: dict[int, int] = {}
+    for row in rows.tolist():
+        grown = dict(widths)
+        grown[groups[row]] = grown.get(groups[row], len(batch.prompts[groups[row]])) + costs[row]
+        if current and len(grown) * max(grown.values()) > token_budget:
+            yield batch.select(torch.tensor(current))
+            current, grown = [], {groups[row]: len(batch.prompts[groups[row]]) + costs[row]}
+        current.append(row)
+        widths = grown
+    if current:
+        yield batch.select(torch.tensor(current))

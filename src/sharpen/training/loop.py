@@ -1,0 +1,182 @@
+"""The training loop. One step, left to right:
+
+problems.take() → rollout.sample() → scorer.score() → method.advantages() → pack → method.loss(policy(batch)) → optimiser.step()
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from sharpen.errors import RewardError, RunError
+from sharpen.recipe import Recipe
+from sharpen.rollout.engine import Sampling
+from sharpen.rollout.rollout import Rollout
+from sharpen.tracking import completions
+from sharpen.tracking.events import EventLog
+from sharpen.tracking.observer import Observer
+from sharpen.tracking.trackers import FanOut
+from sharpen.training import batches, checkpoint
+from sharpen.training.checkpoint import State
+from sharpen.training.collect import Collected, Scorer, collect, summary
+from sharpen.training.interrupt import Interrupt, watch
+from sharpen.training.learner import Learner
+from sharpen.training.problem_stream import ProblemStream
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; what it had done is saved.
+
+    Attributes:
+        signal: the number of the signal that asked.
+        step: the last step that was done.
+    """
+
+    def __init__(self, signal: int, step: int) -> None:
+        super().__init__(f"stopped after step {step}; saved. Go on with --resume.")
+        self.signal, self.step = signal, step
+
+
+@dataclass
+class Trainer:
+    """A run's loop over its parts; `training.setup` builds one.
+
+    Attributes:
+        recipe: the settings.
+        folder: the run's.
+        rollout: samples with the policy's weights of the moment.
+        scorer: gives rewards.
+        problems: where the next problems come from.
+        learner: makes updates.
+        write_model: writes the policy as Hugging Face files into a folder.
+        state: where the run stands.
+        events: what happened, the same for equal runs.
+        timings: how long it took.
+        trackers: where metrics go beside.
+        observer: who watches.
+    """
+
+    recipe: Recipe
+    folder: Path
+    rollout: Rollout
+    scorer: Scorer
+    problems: ProblemStream
+    learner: Learner
+    write_model: Callable[[Path], None]
+    state: State
+    events: EventLog
+    timings: EventLog
+    trackers: FanOut
+    observer: Observer
+    saved_step: int = field(default=-1)
+
+    def run(self) -> None:
+        """Train to the recipe's last step, saving on the way; the last step is always saved.
+
+        Raises:
+            Interrupted: a signal asked to stop; the step in hand was finished and saved.
+        """
+
+        def tell(name: str) -> None:
+            self.observer.notice(f"{name}: finishing this step, then saving. Once more to leave at once.")
+
+        with watch(tell) as interrupt:
+            while self.state.step < self.recipe.training.steps:
+                self.step(interrupt)
+                if interrupt or self.state.step % self.recipe.checkpoint.every == 0:
+                    self.save()
+                if interrupt.signal is not None:
+                    raise Interrupted(interrupt.signal, self.state.step)
+            if self.saved_step != self.state.step:
+                self.save()
+
+    def step(self, interrupt: Interrupt | None = None) -> None:
+        """One rollout, and the updates it feeds."""
+        step = self.state.step + 1
+        settings = self.recipe.rollout
+        start = time.perf_counter()
+        self.observer.phase("rollout", settings.problems * settings.group_size)
+        sampling = Sampling(max_new_tokens=settings.limit(step), temperature=settings.temperature)
+        collected = collect(
+            self.rollout,
+            self.scorer,
+            self.problems,
+            step=step,
+            count=settings.problems,
+            group_size=settings.group_size,
+            sampling=sampling,
+            refills=settings.refills,
+            on_progress=self.observer.advance,
+        )
+        sampled = time.perf_counter()
+        self._check(collected, step)
+        completions.write(completions.path_of(self.folder / "completions", step), collected.groups, collected.scores)
+        self.observer.phase("training", 0)
+        batch = batches.build(collected.groups, collected.scores, self.learner.method)
+        metrics = summary(collected) | self.learner.learn(batch, step=step, constant_length=settings.longest)
+        if "grad_norm" in metrics and not metrics["grad_norm"] < float("inf"):
+            raise RunError(
+                f"step {step}: the gradient is not finite, so no update was made of it.",
+                fix="Lower training.learning_rate, or train in float32 (training.dtype=float32); then go on with --resume.",
+            )
+        self._finish(step, collected, metrics, {"rollout": sampled - start, "training": time.perf_counter() - sampled})
+
+    def save(self) -> None:
+        """Write a checkpoint of where the run stands."""
+        self.observer.phase("checkpoint", 0)
+        reference = self.learner.reference
+        checkpoint.save(
+            self.folder / "checkpoints",
+            self.state,
+            write_model=self.write_model,
+            optimiser=self.learner.optimiser.state_tensors(),
+            reference=dict(reference.module.named_parameters()) if reference is not None and self.state.reference_step > 0 else None,
+            keep=self.recipe.checkpoint.keep,
+        )
+        self.saved_step = self.state.step
+
+    def _check(self, collected: Collected, step: int) -> None:
+        if not bool((~collected.scores.total.isnan()).any()):
+            first = collected.scores.failures[0] if collected.scores.failures else None
+            why = f"; the first: {first.function} on problem {first.problem_id}: {first.reason}" if first else ""
+            raise RewardError(f"step {step}: no completion could be scored{why}.", fix="Mend the reward function or the problems.")
+
+    def _finish(self, step: int, collected: Collected, metrics: dict[str, float], seconds: dict[str, float]) -> None:
+        every = self.recipe.training.reference_sync
+        reference_step = self.state.reference_step
+        if every and step % every == 0 and self.learner.reference is not None:
+            with torch.no_grad():
+                for ours, theirs in zip(self.learner.reference.module.parameters(), self.learner.policy.module.parameters(), strict=True):
+                    ours.copy_(theirs)
+            reference_step = step
+        tokens = sum(len(c.tokens) for group in collected.groups for c in group.completions)
+        totals = dict(self.state.totals)
+        totals["completions"] = totals.get("completions", 0) + sum(len(group.completions) for group in collected.groups)
+        totals["tokens"] = totals.get("tokens", 0) + tokens
+        self.state = replace(
+            self.state,
+            step=step,
+            updates=self.learner.optimiser.updates,
+            problem_position=self.problems.position,
+            reference_step=reference_step,
+            totals=totals,
+        )
+        metrics = metrics | {"updates": float(self.state.updates), "total_tokens": float(totals["tokens"])}
+        seconds = seconds | {"step": sum(seconds.values()), "tokens_per_second": tokens / max(1e-9, seconds["rollout"])}
+        self.events.append("step", step=step, metrics=metrics)
+        for failure in collected.scores.failures:
+            self.events.append(
+                "reward_failure",
+                step=step,
+                function=failure.function,
+                problem_id=failure.problem_id,
+                index=failure.index,
+                reason=failure.reason,
+            )
+        self.timings.append("step", step=step, seconds=seconds)
+        self.trackers.log(metrics | {f"time/{name}": value for name, value in seconds.items()}, step)
+        self.observer.step(step, self.recipe.training.steps, metrics, seconds)

@@ -1,0 +1,112 @@
+"""AdamW with warm-up, a schedule and gradient clipping; a float32 master copy where the weights are held in less."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Schedule = Literal["constant", "linear", "cosine"]
+
+
+def rate_factor(update: int, *, warmup: int, total: int, schedule: Schedule) -> float:
+    """The share of the peak learning rate for this update, counted from 0: a linear rise over `warmup` updates, then the schedule.
+
+    Args:
+        update: 0 for the first.
+        warmup: updates of the rise; the first has 1/warmup of the peak.
+        total: updates of the whole run.
+        schedule: `constant`, or `linear` or `cosine` down to 0 at `total`.
+    """
+    if update < warmup:
+        return (update + 1) / warmup
+    if schedule == "constant":
+        return 1.0
+    done = min(1.0, (update - warmup) / max(1, total - warmup))
+    return 1.0 - done if schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+class Optimiser:
+    """AdamW over named parameters.
+
+    Args:
+        parameters: (name, parameter) pairs; shared ones once.
+        learning_rate: the peak.
+        betas: of the moments.
+        eps: of AdamW.
+        weight_decay: decoupled.
+        max_grad_norm: gradients of a larger norm are scaled down to it; infinity leaves them.
+        warmup: updates.
+        total: updates of the whole run.
+        schedule: after the warm-up.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[tuple[str, nn.Parameter]],
+        *,
+        learning_rate: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        max_grad_norm: float = 1.0,
+        warmup: int = 0,
+        total: int = 1,
+        schedule: Schedule = "constant",
+    ) -> None:
+        self.parameters = [(name, p) for name, p in parameters if p.requires_grad]
+        self.master = [p if p.dtype == torch.float32 else p.detach().float().clone() for _, p in self.parameters]
+        self.learning_rate, self.max_grad_norm = learning_rate, max_grad_norm
+        self.warmup, self.total, self.schedule = warmup, total, schedule
+        self.updates = 0
+        self.adam = torch.optim.AdamW(self.master, lr=learning_rate, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next update."""
+        return self.learning_rate * rate_factor(self.updates, warmup=self.warmup, total=self.total, schedule=self.schedule)
+
+    def step(self) -> float:
+        """Update the weights from their gradients and drop those; the gradient norm before clipping.
+
+        A gradient that is not finite makes the update void: the weights and moments stay as they are, and the norm tells.
+        """
+        for (_, p), master in zip(self.parameters, self.master, strict=True):
+            if master is not p:
+                master.grad = None if p.grad is None else p.grad.float()
+        norm = nn.utils.clip_grad_norm_(self.master, self.max_grad_norm)
+        if norm.isfinite():
+            self.adam.param_groups[0]["lr"] = self.rate
+            self.adam.step()
+            self.updates += 1
+            with torch.no_grad():
+                for (_, p), master in zip(self.parameters, self.master, strict=True):
+                    if master is not p:
+                        p.copy_(master)
+        for (_, p), master in zip(self.parameters, self.master, strict=True):
+            p.grad = master.grad = None
+        return float(norm)
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """Moments, step counters and master copies by name, for the checkpoint; empty before the first update but for the masters."""
+        out: dict[str, Tensor] = {}
+        for (name, p), master in zip(self.parameters, self.master, strict=True):
+            for key, value in self.adam.state.get(master, {}).items():
+                out[f"{key}/{name}"] = value.detach().contiguous()
+            if master is not p:
+                out[f"master/{name}"] = master.detach().contiguous()
+        return out
+
+    def load_state_tensors(self, tensors: dict[str, Tensor], updates: int) -> None:
+        """The opposite of `state_tensors`, bit for bit."""
+        self.updates = updates
+        for (name, p), master in zip(self.parameters, self.master, strict=True):
+            state = {key: tensors[f"{key}/{name}"].clone() for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in tensors}
+            if state:
+                self.adam.state[master] = state
+            if master is not p:
+                with torch.no_grad():
+                    master.copy_(tensors[f"master/{name}"])

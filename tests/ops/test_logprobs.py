@@ -1,0 +1,59 @@
+"""Log-probabilities through the head, against log_softmax and by finite differences."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from sharpen.ops.logprobs import from_logits, through_head
+
+
+def data(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(0)
+    hidden = torch.randn(7, 4, dtype=dtype, generator=g).requires_grad_()
+    head = torch.randn(5, 4, dtype=dtype, generator=g).requires_grad_()
+    return hidden, head, torch.tensor([0, 4, 2, 1, 1, 3, 0])
+
+
+def test_by_hand() -> None:
+    # logits (ln 1, ln 3): probabilities 1/4 and 3/4; entropy −(¼ ln ¼ + ¾ ln ¾) = 0.562335
+    logp, entropy = from_logits(torch.tensor([[0.0, math.log(3)]]), torch.tensor([1]))
+    assert logp.item() == pytest.approx(math.log(0.75))
+    assert entropy.item() == pytest.approx(0.562335, abs=1e-6)
+    # at temperature 0.5 the logits double: 1/10 and 9/10
+    logp, _ = from_logits(torch.tensor([[0.0, math.log(3)]]), torch.tensor([1]), temperature=0.5)
+    assert logp.item() == pytest.approx(math.log(0.9))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+@pytest.mark.parametrize("chunk", [1, 3, 512])
+def test_agrees_with_the_plain_path_for_every_chunk(temperature: float, chunk: int) -> None:
+    weights = torch.linspace(-1, 2, 7, dtype=torch.float64)
+    hidden, head, targets = data()
+    plain, plain_entropy = from_logits(hidden @ head.T, targets, temperature=temperature)
+    (plain * weights).sum().backward()
+    expected = hidden.grad, head.grad
+    hidden, head, targets = data()
+    got, entropy = through_head(hidden, head, targets, temperature=temperature, chunk=chunk)
+    (got * weights).sum().backward()
+    torch.testing.assert_close(got, plain)
+    torch.testing.assert_close(entropy, plain_entropy)
+    torch.testing.assert_close((hidden.grad, head.grad), expected)
+
+
+def test_gradient_by_finite_differences() -> None:
+    hidden, head, targets = data()
+    assert torch.autograd.gradcheck(lambda h, w: through_head(h, w, targets, temperature=0.7, chunk=4)[0], (hidden, head))
+
+
+def test_no_rows() -> None:
+    logp, entropy = through_head(torch.zeros(0, 4), torch.zeros(5, 4), torch.zeros(0, dtype=torch.int64))
+    assert logp.shape == entropy.shape == (0,)
+
+
+def test_an_impossible_token_does_not_spoil_the_entropy() -> None:
+    logp, entropy = through_head(torch.tensor([[1.0]]), torch.tensor([[0.0], [float("-inf")]]), torch.tensor([0]))
+    assert logp.item() == pytest.approx(0.0)
+    assert entropy.item() == pytest.approx(0.0)
