@@ -11,7 +11,7 @@ from sharpen.grading.verdict import Grade
 _DRESS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _LETTER = re.compile(r"\(?([A-Z])(?:\)|[.:](?!\w)|$|(?=\s*(?:because|since|,)))")
 _IN_PARENTHESES = re.compile(r"\(([A-Z])\)")
-_ALONE = re.compile(r"^\W*([A-Z])(?:[.):]\s.*|\W*)$", re.MULTILINE)
+_ALONE = re.compile(r"^[^\w\n]*([A-Z])(?:[.):][ \t].*|[^\w\n]*)$", re.MULTILINE)
 _SEVERAL = re.compile(r"\(?\b[A-Z]\b\)?\s*(?:,|/|\bor\b|\band\b|或|和)\s*\(?\b[A-Z]\b")
 
 

@@ -36,7 +36,9 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _OR_BEFORE = re.compile(r"\d[^.!?\n]{0,25}(?:\bor\b|或)\s*$", re.IGNORECASE)
-_NOT_WORDS = re.compile(r"\\text\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|percent|percentage|pct)\b", re.IGNORECASE)
+_NOT_WORDS = re.compile(
+    r"\\text\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|percent|percentage|pct)\b", re.IGNORECASE
+)
 _WORD = re.compile(r"[A-Za-z]{2,}|[\u4e00-\u9fff]")
 _WRAPPERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 
@@ -69,8 +71,8 @@ def extract(text: str) -> Extraction:
 def declared(text: str) -> str:
     r"""What a completion declares as its answer, word for word, for graders of any kind of text.
 
-    That is the content of the last `<answer>…</answer>`, of the last `\boxed{…}`, what follows the last "answer is" on its line, or else all
-    that is said after thinking; empty when the thinking is not finished.
+    That is the content of the last `<answer>…</answer>`, of the last `\boxed{…}`, what follows the last "answer is" on its line, or else
+    all that is said after thinking; empty when the thinking is not finished.
     """
     said = after_thinking(text)
     if said is None:

@@ -2,13 +2,13 @@ r"""Is a mathematical answer equal to the ground truth?
 
 Two declared modes:
 
-- `strict`: equal values. A number equals itself however it is written (`\frac12`, `0.5`, `50\%`), and `28` is not `28\%`. Roundings are wrong:
-  `0.333` is not `\frac13`.
+- `strict`: equal values. A number equals itself however it is written (`\frac12`, `0.5`, `50\%`), and `28` is not `28\%`. Roundings are
+  wrong: `0.333` is not `\frac13`.
 - `paper`: the tolerance of DeepSeekMath's evaluation besides: numbers that differ by at most 1e-3, and x/100 or 100x for x.
 
-Plain numbers are compared as fractions, exactly; anything else is parsed by math-verify, and compared number by number to 12 digits or by its
-symbolic comparison. Each comparison has `TIME_LIMIT` seconds in the main thread and no limit in another one; a pool of worker processes, with
-a limit on memory as well, is yet to come.
+Plain numbers are compared as fractions, exactly; anything else is parsed by math-verify, and compared number by number to 12 digits or by
+its symbolic comparison. Each comparison has `TIME_LIMIT` seconds in the main thread and no limit in another one; a pool of worker
+processes, with a limit on memory as well, is yet to come.
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ def _equal(gold: Any, answer: Any, mode: Mode) -> bool:
     """Whether two SymPy objects are equal, part by part where they have parts."""
     if _is_number(gold) and _is_number(answer):
         return _equal_numbers(gold, answer, mode)
-    parts = _parts(gold), _parts(answer)
-    if parts[0] is not None and parts[1] is not None and parts[0][0] == parts[1][0]:
-        (kind, ours), (_, theirs) = parts
+    our_parts, their_parts = _parts(gold), _parts(answer)
+    if our_parts and their_parts and our_parts[0] == their_parts[0]:
+        kind, ours, theirs = our_parts[0], our_parts[1], their_parts[1]
         if len(ours) != len(theirs):
             return False
         return _same_elements(ours, theirs, mode) if kind == "set" else all(_equal(*pair, mode) for pair in zip(ours, theirs, strict=True))

@@ -6,6 +6,9 @@ import math
 import re
 from fractions import Fraction
 
+LONGEST_NUMBER = 200
+"""Characters. A longer text is no plain number, and is not looked at."""
+
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: " ", 0x2212: "-"}
 
 _SPACING = re.compile(r"\\[!,;:]|\\(?:left|right|displaystyle|quad)(?![A-Za-z])")
@@ -13,9 +16,10 @@ _UNIT = re.compile(r"\s*\\(?:text|textrm|mbox|mathrm|rm)\s*\{([^{}\d%]*)\}(?:\^\
 _DEGREES = re.compile(r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|°)\s*$")
 _WORDS = re.compile(r"(?<=[\d}])\s+([A-Za-z]{2,}(?:[ /.-]+[A-Za-z]+)*)\s*$")
 _PERCENT = re.compile(r"\s*(?:\\?%|\\?\s*(?:\\text\s*\{\s*)?(?:percent|percentage|pct)(?:\s*\})?)\s*$", re.IGNORECASE)
-_NO_UNIT = frozenset(
-    "and or to by of out plus minus times over mod half third quarter "
-    "percent percentage pct e i pi sqrt sin cos tan cot sec csc log ln exp factorial squared cubed".split()
+_NO_UNIT = re.compile(
+    r"\b(?:and|or|to|by|of|out|plus|minus|times|over|mod|half|third|quarter|squared|cubed|factorial|percent|percentage|pct"
+    r"|e|i|pi|sqrt|sin|cos|tan|cot|sec|csc|log|ln|exp)\b",
+    re.IGNORECASE,
 )
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
@@ -37,6 +41,8 @@ def exact(text: str) -> Fraction | None:
     `7,425,000`, `0.5`, `3/4`, `\frac34`, `1\frac{3}{4}`, `28\%`, `28 percent`, `\$18`, `10\text{ inches}`, `18 dollars` and `90^\circ` are
     numbers; a unit is dropped, a percentage is the hundredth part (`28\%` is 7/25), and `5 million` is 5,000,000.
     """
+    if len(text) > LONGEST_NUMBER:
+        return None
     text = _SPACING.sub("", normal(text).replace("\\ ", " ").replace("~", " ")).replace("\\$", "").replace("$", "").strip()
     text = _DEGREES.sub("", text)
     if percent := _PERCENT.search(text):
@@ -50,10 +56,9 @@ def exact(text: str) -> Fraction | None:
 def _without_unit(text: str) -> tuple[str, Fraction]:
     """The text before its unit, and what the unit multiplies: a million for `5 million dollars`, else 1."""
     unit = _UNIT.search(text) or _WORDS.search(text)
-    words = re.split(r"[ /.-]+", unit[1].strip().lower()) if unit else []
-    if unit is None or _NO_UNIT.intersection(words):
+    if unit is None or _NO_UNIT.search(unit[1]):
         return text, Fraction(1)
-    return text[: unit.start()], Fraction(math.prod(_SCALES.get(word, 1) for word in words))
+    return text[: unit.start()], Fraction(math.prod(_SCALES.get(word, 1) for word in unit[1].lower().split()))
 
 
 def _unsigned(text: str) -> Fraction | None:

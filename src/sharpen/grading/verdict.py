@@ -14,8 +14,8 @@ class Grade:
     """A grader's judgement of one completion.
 
     Attributes:
-        verdict: `right`, `wrong`, or `unscorable`. A fault of the completion (no answer, several answers, a timeout that its text caused) is
-            wrong; unscorable is only a ground truth that cannot be read, or a failure of the grader.
+        verdict: `right`, `wrong`, or `unscorable`. A fault of the completion (no answer, several answers, a timeout that its text
+            caused) is wrong; unscorable is only a ground truth that cannot be read, or a failure of the grader.
         reason: why, in a few words.
         answer: the answer that was found in the completion, None when there is none.
     """

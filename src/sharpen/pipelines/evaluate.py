@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from sharpen.errors import ProblemError, RecipeError, RunError
 from sharpen.evaluation.evaluate import Evaluation, evaluate
 from sharpen.evaluation.summary import Summary, summarise
+from sharpen.grading import grade
 from sharpen.pipelines import parts
 from sharpen.problems.checks import check_golds
 from sharpen.problems.source import Source, load_problems
@@ -100,7 +101,7 @@ def evaluate_model(
     if output is not None:
         _claim(output)
     problems = load_problems(source, base=base)[:limit]
-    check_golds(problems)
+    check_golds(problems, grade)
     observer.phase("loading", 0)
     loaded, rollout = parts.sampling_model(model, template or Template(), seed=seed, max_rows=max_rows)
     parts.longest_sequence(problems, rollout, max_new_tokens, loaded, key="max-new-tokens")

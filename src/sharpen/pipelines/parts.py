@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sharpen.errors import ProblemError, RecipeError
+from sharpen.grading import state_gold
 from sharpen.models.loading import LoadedModel, load
 from sharpen.problems.templates import Template, render
 from sharpen.records import Completion, Group, Problem
@@ -71,5 +72,5 @@ def check_apart(train: Sequence[Problem], held_out: Sequence[Problem]) -> None:
 
 def probe_rewards(scorer: Scorer, problem: Problem, group_size: int) -> None:
     """Score a group of made-up completions that give the ground truth, so that a faulty reward function is told before any work."""
-    completion = Completion(tokens=(0,), sampling_logprobs=(0.0,), text=f"\\boxed{{{problem.answer}}}", finish_reason="stop")
+    completion = Completion(tokens=(0,), sampling_logprobs=(0.0,), text=state_gold(problem) or problem.answer, finish_reason="stop")
     scorer.score([Group(id="probe", problem=problem, prompt_tokens=(0,), completions=(completion,) * group_size)])

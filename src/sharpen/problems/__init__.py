@@ -1,0 +1,21 @@
+"""Where problems come from, and how they are put to a model."""
+
+from sharpen.problems.checks import check_golds
+from sharpen.problems.difficulty import Selection, select_by_pass_rate
+from sharpen.problems.source import ArithmeticSource, FileSource, GymSource, HubSource, Source, fingerprint, load_problems
+from sharpen.problems.templates import Template, render
+
+__all__ = [
+    "ArithmeticSource",
+    "FileSource",
+    "GymSource",
+    "HubSource",
+    "Selection",
+    "Source",
+    "Template",
+    "check_golds",
+    "fingerprint",
+    "load_problems",
+    "render",
+    "select_by_pass_rate",
+]

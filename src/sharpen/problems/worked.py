@@ -87,8 +87,8 @@ def number(text: str) -> Fraction | None:
 def show(value: Fraction, *, like: str = "") -> str:
     """A number as a solution writes it, to two decimals at most; with thousands separators where `like` has them."""
     cents = round(value * 100)
-    decimals = 0 if cents % 100 == 0 else 2
-    return f"{cents / 100:{',' if ',' in like else ''}.{decimals}f}"
+    whole, part = divmod(abs(cents), 100)
+    return ("-" if cents < 0 else "") + (f"{whole:,}" if "," in like else f"{whole}") + (f".{part:02d}" if part else "")
 
 
 def pieces(expression: str) -> tuple[str, ...] | None:

@@ -1,0 +1,152 @@
+"""Problems from a file: JSON lines, JSON, CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sharpen.errors import ProblemError, nearest
+from sharpen.problems.rows import Fields, Row, to_problems
+from sharpen.records import Problem
+
+
+class FileSource(Fields):
+    """Problems from a file, one a row."""
+
+    source: Literal["file"] = "file"
+    path: str = Field(
+        min_length=1,
+        description="a .jsonl, .json, .csv or .parquet file; a relative path is looked for in the working directory, in the recipe's "
+        "folder, and in the folder that the environment variable SHARPEN_DATA names",
+    )
+
+
+def load_file(source: FileSource, base: Path | None = None) -> list[Problem]:
+    """The problems of a file.
+
+    Args:
+        source: the file, and which field is what.
+        base: the recipe's folder.
+
+    Raises:
+        ProblemError: no such file, a format that is not known, or a row that makes no problem, with the file and line.
+    """
+    path = find_file(source.path, base)
+    read = _READERS.get(path.suffix.lower())
+    if read is None:
+        raise ProblemError(
+            f"{source.path}: unknown format '{path.suffix}'.{nearest(path.suffix.lower(), _READERS)}",
+            fix=f"Give a file that ends in {', '.join(_READERS)}.",
+        )
+    name = "/".join(Path(source.path).with_suffix("").parts[-2:]).strip("/.")
+    try:
+        return to_problems(read(path), source, name=name)
+    except (UnicodeDecodeError, OSError) as error:
+        raise ProblemError(f"{path}: cannot be read: {error}.", fix="Give a readable file in UTF-8.") from error
+
+
+def find_file(path: str, base: Path | None = None) -> Path:
+    """Where a file is: as given, below the recipe's folder, or below the folder that SHARPEN_DATA names.
+
+    Raises:
+        ProblemError: it is nowhere; the message lists where it was looked for.
+    """
+    given = Path(path).expanduser()
+    data = os.environ.get("SHARPEN_DATA")
+    folders = [Path.cwd(), *([base] if base else []), *([Path(data).expanduser()] if data else [])]
+    places = list(dict.fromkeys((folder / given).resolve() for folder in folders))
+    for place in places:
+        if place.is_file():
+            return place
+    near = nearest(given.name, [file.name for place in places if place.parent.is_dir() for file in place.parent.iterdir()])
+    unset = "" if data or given.is_absolute() else " The environment variable SHARPEN_DATA is not set."
+    raise ProblemError(
+        f"problem file '{path}': no such file; looked for {', '.join(map(str, places))}.{near}{unset}",
+        fix="Give the path from the working directory, the recipe's folder or the folder that SHARPEN_DATA names.",
+    )
+
+
+def _read_jsonl(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8-sig") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                place = f"{path}:{number}"
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise ProblemError(
+                        f"{place}: not valid JSON: {error.msg} at column {error.colno}.", fix="Give one JSON object a line."
+                    ) from error
+                yield place, _object(place, row)
+
+
+def _read_json(path: Path) -> Iterator[Row]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise ProblemError(
+            f"{path}:{error.lineno}: not valid JSON: {error.msg} at column {error.colno}.",
+            fix="Give a list of objects; a file with one object a line is named .jsonl.",
+        ) from error
+    if not isinstance(rows, list):
+        raise ProblemError(f"{path}: expected a list of objects, got {type(rows).__name__}.", fix="Give a list of objects.")
+    for number, row in enumerate(rows):
+        place = f"{path}, row {number}"
+        yield place, _object(place, row)
+
+
+def _object(place: str, row: Any) -> Mapping[str, Any]:
+    if not isinstance(row, dict):
+        raise ProblemError(f"{place}: expected a JSON object, got {type(row).__name__}.", fix="Give one object a problem.")
+    return row
+
+
+def _read_csv(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        reader = csv.DictReader(lines, strict=True)
+        try:
+            for row in reader:
+                place = f"{path}:{reader.line_num}"
+                if None in row or None in row.values():
+                    raise ProblemError(
+                        f"{place}: expected {len(reader.fieldnames or ())} columns, as in the header, got {_width(row)}.",
+                        fix="Put a text that holds a comma or a line break in double quotes.",
+                    )
+                yield place, row
+        except csv.Error as error:
+            raise ProblemError(f"{path}:{reader.line_num}: not valid CSV: {error}.", fix="Mend the line.") from error
+
+
+def _width(row: Mapping[Any, Any]) -> int:
+    return sum(len(value) if name is None else value is not None for name, value in row.items())
+
+
+def _read_parquet(path: Path) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            number = 0
+            for batch in file.iter_batches(batch_size=1024):
+                for row in batch.to_pylist():
+                    yield f"{path}, row {number}", row
+                    number += 1
+    except pa.ArrowException as error:
+        raise ProblemError(
+            f"{path}: not a readable Parquet file: {error}.", fix="Write the file again, or name it by its format."
+        ) from error
+
+
+_READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
+    ".jsonl": _read_jsonl,
+    ".json": _read_json,
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+}

@@ -1,0 +1,84 @@
+"""Packing, and gradients that do not depend on it."""
+
+from __future__ import annotations
+
+import torch
+from tiny import tiny_model, tiny_tokenizer
+
+from sharpen.models.policy import LanguagePolicy, can_share_prompt, pack
+from sharpen.records import TrainingBatch
+
+
+def batch() -> TrainingBatch:
+    tokens = torch.tensor([[11, 12, 13], [14, 0, 0], [15, 16, 0]])
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]]).bool()
+    zeros = torch.zeros(3, 3)
+    return TrainingBatch(
+        prompts=((7, 8), (9,)),
+        group_index=torch.tensor([0, 1, 0]),
+        tokens=tokens,
+        loss_mask=mask,
+        advantages=zeros,
+        weights=zeros,
+        sampling_logprobs=zeros,
+    )
+
+
+def test_a_group_is_a_row_behind_its_prompt() -> None:
+    packed = pack(batch(), share_prompt=True)
+    # group 0: prompt 7 8, then 11 12 (13 is predicted, not fed), then 15 (16 is not fed); group 1: prompt 9 and nothing fed
+    assert packed.tokens.tolist() == [[7, 8, 11, 12, 15, 0, 0, 0], [9, 0, 0, 0, 0, 0, 0, 0]]
+    assert packed.positions.tolist()[0][:5] == [0, 1, 2, 3, 2]
+    assert packed.segments.tolist() == [[0, 0, 1, 1, 2, -1, -1, -1], [0, -1, -1, -1, -1, -1, -1, -1]]
+    assert packed.targets.tolist() == [11, 12, 13, 14, 15, 16]
+    # 11 from the prompt's last position (1), 12 and 13 from 2 and 3; 14 from row 1's position 0 (8); 15 from 1, 16 from 4
+    assert packed.sources.tolist() == [1, 2, 3, 8, 1, 4]
+    seen = packed.tree_mask()[0, 0].int().tolist()
+    assert seen[3] == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert seen[4] == [1, 1, 0, 0, 1, 0, 0, 0]
+    assert seen[6] == [0, 0, 0, 0, 0, 0, 1, 0]
+
+
+def test_or_each_sequence_is_a_row() -> None:
+    packed = pack(batch(), share_prompt=False)
+    assert packed.tokens[:, :4].tolist() == [[7, 8, 11, 12], [9, 0, 0, 0], [7, 8, 15, 0]]
+    assert packed.sources.tolist() == [1, 2, 3, 8, 17, 18]
+
+
+def test_both_layouts_give_the_same_gradient() -> None:
+    model = tiny_model(len(tiny_tokenizer())).double()
+
+    def gradients(share: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        policy = LanguagePolicy(model)
+        policy.share_prompt = share
+        model.zero_grad()
+        output = policy.logprobs(batch(), temperature=0.8)
+        (output.logprobs * torch.linspace(-1, 1, 9, dtype=torch.float64).reshape(3, 3)).sum().backward()
+        return output.logprobs.detach(), [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    (shared, a), (apart, b) = gradients(True), gradients(False)
+    torch.testing.assert_close(shared, apart)
+    torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)  # the norms of the model are float32 whatever its weights are
+
+
+def test_it_is_the_models_own_distribution() -> None:
+    model = tiny_model(len(tiny_tokenizer())).double()
+    got = LanguagePolicy(model).logprobs(batch(), temperature=0.5)
+    logits = model(torch.tensor([[7, 8, 11, 12]])).logits[0] / 0.5
+    full = logits.log_softmax(-1)
+    torch.testing.assert_close(got.logprobs[0], torch.stack([full[1, 11], full[2, 12], full[3, 13]]))
+    torch.testing.assert_close(got.entropy[0], -(full.exp() * full).sum(-1)[1:])
+    # without a plain head the whole logits are taken, to the same end
+    policy = LanguagePolicy(model)
+    policy._head = None
+    torch.testing.assert_close(policy.logprobs(batch(), temperature=0.5).logprobs, got.logprobs)
+
+
+def test_which_models_share() -> None:
+    model = tiny_model(len(tiny_tokenizer()))
+    assert can_share_prompt(model)
+    model.config.sliding_window = 4
+    assert not can_share_prompt(model)
+    model.config.sliding_window = None
+    model.config.layer_types = ["full_attention", "sliding_attention"]
+    assert not can_share_prompt(model)

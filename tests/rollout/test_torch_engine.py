@@ -1,0 +1,130 @@
+"""The engine: stop ids, seeds, batches, and agreement with the trainer and with plain transformers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny import END_OF_TEXT, IM_END, tiny_model, tiny_tokenizer
+
+from sharpen.models.policy import LanguagePolicy
+from sharpen.records import Problem, TrainingBatch, pad
+from sharpen.rollout.engine import Sampled, Sampling
+from sharpen.rollout.rollout import Rollout
+from sharpen.rollout.torch_engine import TorchEngine
+
+STOPS = (IM_END, END_OF_TEXT)
+TEXTS = ["What is 2 + 2?", "Hi", "a longer prompt than the others, by far", "x"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model(len(tiny_tokenizer()))
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[tuple[int, ...]]:
+    tokenizer = tiny_tokenizer()
+    return [tuple(tokenizer(text, add_special_tokens=False).input_ids) for text in TEXTS]
+
+
+def flat(groups: list[list[Sampled]]) -> list[Sampled]:
+    return [one for group in groups for one in group]
+
+
+def test_the_same_prompt_alone_or_beside_others(model, prompts) -> None:
+    engine = TorchEngine(model, STOPS)
+    seeds = [[10 * p + i for i in range(4)] for p in range(4)]
+    together = engine.sample(prompts, seeds, Sampling(max_new_tokens=24))
+    for p in range(4):
+        alone = engine.sample([prompts[p]], [seeds[p]], Sampling(max_new_tokens=24))[0]
+        assert [one.tokens for one in alone] == [one.tokens for one in together[p]]
+        assert [one.finish_reason for one in alone] == [one.finish_reason for one in together[p]]
+        for a, b in zip(alone, together[p], strict=True):
+            assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("max_rows", [1, 3, 5])
+def test_the_cut_into_batches_changes_nothing(model, prompts, max_rows: int) -> None:
+    seeds = [[10 * p + i for i in range(4)] for p in range(4)]
+    whole = TorchEngine(model, STOPS).sample(prompts, seeds, Sampling(max_new_tokens=16))
+    done: list[int] = []
+    cut = TorchEngine(model, STOPS, max_rows=max_rows).sample(prompts, seeds, Sampling(max_new_tokens=16), done.append)
+    assert [one.tokens for one in flat(cut)] == [one.tokens for one in flat(whole)]
+    assert sum(done) == 16
+
+
+def test_greedy_text_is_that_of_transformers(model, prompts) -> None:
+    got = flat(TorchEngine(model, STOPS).sample(prompts, [[0]] * 4, Sampling(max_new_tokens=30, temperature=0)))
+    for prompt, one in zip(prompts, got, strict=True):
+        expected = model.generate(torch.tensor([prompt]), max_new_tokens=30, do_sample=False, eos_token_id=list(STOPS))
+        assert list(one.tokens) == expected[0, len(prompt) :].tolist()
+
+
+def test_every_stop_id_ends_a_completion(model, prompts) -> None:
+    everything = TorchEngine(model, range(len(tiny_tokenizer()))).sample(prompts, [[1, 2]] * 4, Sampling(max_new_tokens=8))
+    assert all(len(one.tokens) == 1 and one.finish_reason == "stop" for one in flat(everything))
+    nothing = TorchEngine(model, ()).sample(prompts, [[1, 2]] * 4, Sampling(max_new_tokens=8))
+    assert all(len(one.tokens) == 8 and one.finish_reason == "length" for one in flat(nothing))
+    # a completion that stops is the beginning of the one that does not
+    stopped = flat(TorchEngine(model, range(50)).sample(prompts, [[1, 2]] * 4, Sampling(max_new_tokens=8)))
+    for short, long in zip(stopped, flat(nothing), strict=True):
+        assert short.tokens == long.tokens[: len(short.tokens)]
+        assert (short.tokens[-1] < 50) == (short.finish_reason == "stop")
+        assert all(token >= 50 for token in short.tokens[:-1])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+@pytest.mark.parametrize("share_prompt", [True, False])
+def test_engine_and_trainer_give_the_same_logprobs(model, prompts, temperature: float, share_prompt: bool) -> None:
+    groups = TorchEngine(model, STOPS).sample(
+        prompts, [[10 * p + i for i in range(4)] for p in range(4)], Sampling(max_new_tokens=20, temperature=temperature)
+    )
+    sampled = flat(groups)
+    mask = pad([(1,) * len(one.tokens) for one in sampled], dtype=torch.int64).bool()
+    theirs = pad([one.logprobs for one in sampled], dtype=torch.float32)
+    batch = TrainingBatch(
+        prompts=tuple(prompts),
+        group_index=torch.arange(4).repeat_interleave(4),
+        tokens=pad([one.tokens for one in sampled], dtype=torch.int64),
+        loss_mask=mask,
+        advantages=torch.zeros(mask.shape),
+        weights=torch.zeros(mask.shape),
+        sampling_logprobs=theirs,
+    )
+    policy = LanguagePolicy(model)
+    assert policy.share_prompt
+    policy.share_prompt = share_prompt
+    ours = policy.logprobs(batch, temperature=temperature).logprobs
+    assert ours.shape == mask.shape
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+    assert bool((ours[~mask] == 0).all())
+
+
+def test_groups_draw_apart_and_again_alike(model) -> None:
+    tokenizer = tiny_tokenizer()
+    problem = Problem(id="p", prompt="What?", answer="1")
+
+    def sample(seed: int, **where: int):
+        rollout = Rollout(
+            engine=TorchEngine(model, STOPS),
+            tokenizer=tokenizer,
+            render=lambda p: tuple(tokenizer(p.prompt, add_special_tokens=False).input_ids),
+            seed=seed,
+        )
+        return rollout.sample([problem, problem], 4, Sampling(max_new_tokens=12), **where)
+
+    first, second = sample(42, step=3)
+    assert (first.id, second.id) == ("3/0/0", "3/1/0")
+    texts = [completion.text for completion in first.completions]
+    assert len(set(texts)) == 4
+    assert texts != [completion.text for completion in second.completions]
+    assert texts == [completion.text for completion in sample(42, step=3)[0].completions]
+    for other in (sample(43, step=3), sample(42, step=4), sample(42, step=3, attempt=1)):
+        assert texts != [completion.text for completion in other[0].completions]
+
+
+def test_a_stop_token_is_counted_and_not_shown(model) -> None:
+    tokenizer = tiny_tokenizer()
+    rollout = Rollout(engine=TorchEngine(model, range(len(tokenizer))), tokenizer=tokenizer, render=lambda p: (10, 11), seed=0)
+    completion = rollout.sample([Problem(id="p", prompt="", answer="")], 1, Sampling(max_new_tokens=4))[0].completions[0]
+    assert (len(completion.tokens), completion.text, completion.finish_reason) == (1, "", "stop")

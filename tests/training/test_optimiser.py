@@ -1,0 +1,83 @@
+"""AdamW by hand, the schedules, master copies, and state that survives a checkpoint."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from sharpen.training.optimiser import Optimiser, rate_factor
+
+
+def one(value: float, dtype: torch.dtype = torch.float32) -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.tensor([value], dtype=dtype))
+
+
+def test_the_first_update_by_hand() -> None:
+    p = one(1.0)
+    optimiser = Optimiser([("p", p)], learning_rate=0.1, max_grad_norm=math.inf)
+    p.grad = torch.tensor([4.0])
+    # m̂ = g and v̂ = g² after bias correction, so the step is lr · g/|g| = 0.1
+    assert optimiser.step() == pytest.approx(4.0)
+    assert p.item() == pytest.approx(0.9, abs=1e-6)
+    assert p.grad is None
+
+
+def test_gradients_are_clipped_to_the_norm() -> None:
+    p, q = one(0.0), one(0.0)
+    optimiser = Optimiser([("p", p), ("q", q)], learning_rate=0.1, max_grad_norm=1.0)
+    p.grad, q.grad = torch.tensor([3.0]), torch.tensor([4.0])
+    assert optimiser.step() == pytest.approx(5.0)  # before clipping
+    # the first moment holds (1 − 0.9) · clipped gradient
+    assert optimiser.state_tensors()["exp_avg/p"].item() == pytest.approx(0.1 * 3 / 5, rel=1e-4)
+
+
+def test_a_gradient_that_is_not_finite_makes_no_update() -> None:
+    p = one(1.0)
+    optimiser = Optimiser([("p", p)], learning_rate=0.1)
+    p.grad = torch.tensor([math.nan])
+    assert math.isnan(optimiser.step())
+    assert (p.item(), optimiser.updates) == (1.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "update", "factor"),
+    [
+        ("constant", 0, 0.25), ("constant", 3, 1.0), ("constant", 99, 1.0),
+        ("linear", 4, 1.0), ("linear", 9, 0.5), ("linear", 14, 0.0),
+        ("cosine", 4, 1.0), ("cosine", 9, 0.5), ("cosine", 14, 0.0),
+    ],
+)  # fmt: skip
+def test_schedules(schedule, update: int, factor: float) -> None:
+    assert rate_factor(update, warmup=4, total=14, schedule=schedule) == pytest.approx(factor)
+
+
+def test_a_master_copy_keeps_what_bfloat16_would_lose() -> None:
+    p = one(1.0, torch.bfloat16)
+    optimiser = Optimiser([("p", p)], learning_rate=1e-3)
+    for _ in range(10):
+        p.grad = torch.tensor([1.0], dtype=torch.bfloat16)
+        optimiser.step()
+    # ten steps of 0.001, each less than half a unit in the last place of bfloat16 below 1 (2^-8 / 2 = 0.00195)
+    assert optimiser.state_tensors()["master/p"].item() == pytest.approx(0.99, abs=1e-4)
+    assert p.item() == pytest.approx(0.9883, abs=2e-3)
+    assert p.dtype == torch.bfloat16
+
+
+def test_state_survives_bit_for_bit() -> None:
+    def run(split: bool) -> torch.Tensor:
+        torch.manual_seed(0)
+        p = torch.nn.Parameter(torch.randn(5))
+        optimiser = Optimiser([("p", p)], learning_rate=1e-2, warmup=3, total=8, schedule="cosine")
+        for i in range(8):
+            if split and i == 4:
+                q = torch.nn.Parameter(p.detach().clone())
+                fresh = Optimiser([("p", q)], learning_rate=1e-2, warmup=3, total=8, schedule="cosine")
+                fresh.load_state_tensors(optimiser.state_tensors(), optimiser.updates)
+                p, optimiser = q, fresh
+            p.grad = torch.sin(torch.arange(5.0) + i)
+            optimiser.step()
+        return p.detach()
+
+    assert torch.equal(run(split=True), run(split=False))
