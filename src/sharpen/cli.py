@@ -36,8 +36,8 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the recipe's output folder.")] = False,
 ) -> None:
     """Run a recipe: evaluate, train, evaluate again, and show what changed."""
-    from sharpen.recipe import load_recipe
     from sharpen.bundled import find_recipe
+    from sharpen.recipe import load_recipe
 
     path = find_recipe(recipe)
     settings = load_recipe(path, overrides or [])
@@ -183,8 +183,14 @@ def methods(name: Annotated[str | None, typer.Argument(help="Show this one's equ
 
 
 @app.command()
-def recipes() -> None:
-    """List the recipes that come with sharpen."""
+def recipes(keys: Annotated[bool, typer.Option("--keys", help="Show every key of a recipe, with its default.")] = False) -> None:
+    """List the recipes that come with sharpen, or the keys that a recipe may have."""
+    if keys:
+        from sharpen.reports.keys import keys_tables
+
+        for table in keys_tables():
+            _print(table)
+        return
     from sharpen.bundled import recipes_table
 
     _print(recipes_table())
@@ -208,7 +214,9 @@ def _version(show: bool) -> None:
 
 
 @app.callback()
-def _options(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False) -> None:
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
     """Options before any command."""
 
 

@@ -53,7 +53,9 @@ class RolloutSettings(Section):
     temperature: float = Field(1.0, description="of sampling, and of the trainer's log-probabilities; > 0")
     top_p: float = Field(1.0, description="1 only: the trainer's log-probabilities are of the whole distribution")
     max_rows: int = Field(128, ge=1, description="completions decoded at once")
-    refills: int = Field(0, ge=0, description="times that groups of zero variance are replaced by groups of other problems (dynamic sampling)")
+    refills: int = Field(
+        0, ge=0, description="times that groups of zero variance are replaced by groups of other problems (dynamic sampling)"
+    )
 
     @field_validator("max_new_tokens")
     @classmethod
@@ -230,7 +232,7 @@ def validate(table: Mapping[str, Any], *, where: str) -> Recipe:
         return Recipe.model_validate(table)
     except ValidationError as error:
         faults = [_fault(detail) for detail in error.errors()]
-        raise RecipeError(f"{where}: " + "; ".join(faults), fix="Each key is described in docs/recipes.md.") from error
+        raise RecipeError(f"{where}: " + "; ".join(faults), fix="Run `sharpen recipes --keys` to see every key.") from error
 
 
 def to_table(recipe: Recipe) -> dict[str, Any]:

@@ -17,12 +17,12 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A prompt with what is needed to judge an answer.
+    r"""A prompt with what is needed to judge an answer.
 
     Attributes:
         id: unique among the problems of a run, for example `gsm8k/train/17`.
         prompt: the question as text, before any template.
-        answer: the ground truth, for example `72` or `\\frac{1}{2}`.
+        answer: the ground truth, for example `72` or `\frac{1}{2}`.
         kind: which grader judges it (`math`, `reasoning_gym`).
         meta: anything else the source knows (level, subject, generator entry); passed on to reward functions.
     """
@@ -133,17 +133,22 @@ class TrainingBatch:
     def select(self, rows: Tensor) -> TrainingBatch:
         """The batch of these sequences (int64 [b]); weights keep their meaning in the whole minibatch."""
 
-        def take(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor[rows]
-
         width = max(1, int(self.loss_mask[rows].sum(dim=1).max())) if len(rows) else 1
-        fields = {
-            name: None if (value := take(getattr(self, name))) is None else value[:, :width]
-            for name in (
-                "tokens", "loss_mask", "advantages", "weights", "sampling_logprobs", "old_logprobs", "ref_logprobs",
-            )
-        }  # fmt: skip
-        return TrainingBatch(prompts=self.prompts, group_index=self.group_index[rows], **fields)
+
+        def take(tensor: Tensor) -> Tensor:
+            return tensor[rows][:, :width]
+
+        return TrainingBatch(
+            prompts=self.prompts,
+            group_index=self.group_index[rows],
+            tokens=take(self.tokens),
+            loss_mask=take(self.loss_mask),
+            advantages=take(self.advantages),
+            weights=take(self.weights),
+            sampling_logprobs=take(self.sampling_logprobs),
+            old_logprobs=None if self.old_logprobs is None else take(self.old_logprobs),
+            ref_logprobs=None if self.ref_logprobs is None else take(self.ref_logprobs),
+        )
 
 
 def pad(rows: list[tuple[float, ...]] | list[tuple[int, ...]], *, dtype: torch.dtype, width: int | None = None) -> Tensor:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from tiny import tiny_model, tiny_tokenizer
 
 from sharpen.models.policy import LanguagePolicy, can_share_prompt, pack
 from sharpen.records import TrainingBatch
+from tiny import tiny_model, tiny_tokenizer
 
 
 def batch() -> TrainingBatch:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import END_OF_TEXT, IM_END, tiny_model, tiny_tokenizer
 
 from sharpen.models.policy import LanguagePolicy
 from sharpen.records import Problem, TrainingBatch, pad
 from sharpen.rollout.engine import Sampled, Sampling
 from sharpen.rollout.rollout import Rollout
 from sharpen.rollout.torch_engine import TorchEngine
+from tiny import END_OF_TEXT, IM_END, tiny_model, tiny_tokenizer
 
 STOPS = (IM_END, END_OF_TEXT)
 TEXTS = ["What is 2 + 2?", "Hi", "a longer prompt than the others, by far", "x"]

@@ -8,7 +8,6 @@ import math
 
 import pytest
 import torch
-from tiny import tiny_model, tiny_tokenizer
 
 from sharpen.methods import GRPO, KL, Advantage, Method
 from sharpen.models.policy import LanguagePolicy, PolicyOutput
@@ -18,6 +17,7 @@ from sharpen.tracking.metrics import Means
 from sharpen.training import batches
 from sharpen.training.learner import Learner
 from sharpen.training.optimiser import Optimiser
+from tiny import tiny_model, tiny_tokenizer
 
 NO_KL = dataclasses.replace(GRPO, kl=KL(), advantage=Advantage(kind="group_norm", ddof=1, eps=0.0))
 

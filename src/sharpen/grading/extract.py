@@ -31,7 +31,8 @@ _CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|。|；|(?:,\s*)?\b(?:because|since|so
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$|\\\(((?:(?!\\\().)+?)\\\)|\\\[((?:(?!\\\[).)+?)\\\]", re.DOTALL)
 _NUMBER = re.compile(
     r"(?<![\w.^_{\\])(?>(?:(?<![)\]}])-(?:\\?\$)?|\\?\$-?)?"
-    r"(?:\\[dt]?frac\s*\{\s*-?\d+\s*\}\s*\{\s*\d+\s*\}|(?:\d{1,3}(?:(?:,|\{,\})\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
+    r"(?:\\[dt]?frac\s*(?:\{\s*-?\d+\s*\}|\d)\s*(?:\{\s*\d+\s*\}|\d)|\d+[ ]\d+/\d+"
+    r"|(?:\d{1,3}(?:(?:,|\{,\})\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
     r"(?:\s*/\s*\d+)?(?:\s*(?:\\?%|(?:percent|percentage|pct)\b))?)(?!\})",
     re.IGNORECASE,
 )
@@ -150,8 +151,8 @@ def _boxed(text: str) -> Extraction | None:
 
 def _marked(text: str) -> Extraction | None:
     """What follows `####` or a phrase such as "the answer is"."""
-    if hashes := _HASHES.findall(text):
-        return Extraction(_stated(hashes[-1]), "after ####")
+    if (hashes := _HASHES.findall(text)) and (answer := _stated(hashes[-1])):
+        return Extraction(answer, "after ####")
     phrases = [rest for rest in _PHRASE.findall(text) if rest.strip()]
     if phrases and (answer := _stated(phrases[-1])):
         return Extraction(answer, "after 'answer'")

@@ -3,8 +3,8 @@ r"""Is a mathematical answer equal to the ground truth?
 Two declared modes:
 
 - `strict`: equal values. A number equals itself however it is written (`\frac12`, `0.5`, `50\%`), and `28` is not `28\%`. Roundings are
-  wrong: `0.333` is not `\frac13`.
-- `paper`: the tolerance of DeepSeekMath's evaluation besides: numbers that differ by at most 1e-3, and x/100 or 100x for x.
+  wrong: `0.333` is not `\frac13`. So is a calculation in place of a plain number: `7 * 8` is not an answer where `56` is asked for.
+- `paper`: with the tolerance of DeepSeekMath's evaluation: also numbers that differ by at most 1e-3, x/100 or 100x for x, and calculations.
 
 Plain numbers are compared as fractions, exactly; anything else is parsed by math-verify, and compared number by number to 12 digits or by
 its symbolic comparison. Each comparison has `TIME_LIMIT` seconds in the main thread and no limit in another one; a pool of worker
@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
+from fractions import Fraction
 from typing import Any
 
 from sharpen.grading.extract import clean, extract
@@ -29,6 +30,8 @@ RELATIVE_TOLERANCE = 1e-12
 PAPER_TOLERANCE = 1e-3
 
 _UPRIGHT_CONSTANT = re.compile(r"\\(?:mathrm|operatorname)\{([ei])\}")
+_CALCULATION = re.compile(r"[\d)}]\s*(?:[-+*/×÷]|\\times|\\cdot|\\div)\s*[\d(\\.]")
+_SEVERAL = re.compile(r"[,;<>]|\\[lg]eq?\b|\b(?:and|or)\b")
 _TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _WORDS = re.compile(r"[A-Za-z]+(?:[ -][A-Za-z]+)*")
 
@@ -75,10 +78,12 @@ def _compare(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
         return False, "the answer is empty"
     if gold == answer:
         return True, "the ground truth itself"
-    numbers = exact(gold), exact(answer)
+    numbers = exact(gold), _number(answer)
     if numbers[0] is not None and numbers[1] is not None:
         equal = numbers[0] == numbers[1] or (mode == "paper" and _near(numbers[0], numbers[1]))
         return equal, "the same number" if equal else "another number"
+    if mode == "strict" and numbers[0] is not None and _CALCULATION.search(answer.rpartition("=")[2]):
+        return False, "a calculation that is not carried out"
     words = _words(gold), _words(answer)
     if words[0] is not None and words[1] is not None:
         return words[0] == words[1], "the same words" if words[0] == words[1] else "other words"
@@ -97,6 +102,12 @@ def _compare(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
 
 def _canonical(text: str) -> str:
     return clean(_UPRIGHT_CONSTANT.sub(r"\1", normal(text)))
+
+
+def _number(text: str) -> Fraction | None:
+    """The number that an answer is, or that its equation ends in, `x = 5` or `6 * 7 = 42`."""
+    left, _, right = text.rpartition("=")
+    return exact(text) if not left or _SEVERAL.search(left) else exact(right)
 
 
 def _words(text: str) -> str | None:

@@ -11,7 +11,7 @@ LONGEST_NUMBER = 200
 
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: " ", 0x2212: "-"}
 
-_SPACING = re.compile(r"\\[!,;:]|\\(?:left|right|displaystyle|quad)(?![A-Za-z])")
+_SPACING = re.compile(r"\\[!,;:]\s*|\\(?:left|right|displaystyle|quad)(?![A-Za-z])")
 _UNIT = re.compile(r"\s*\\(?:text|textrm|mbox|mathrm|rm)\s*\{([^{}\d%]*)\}(?:\^\{?\d\}?)?\s*$")
 _DEGREES = re.compile(r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|°)\s*$")
 _WORDS = re.compile(r"(?<=[\d}])\s+([A-Za-z]{2,}(?:[ /.-]+[A-Za-z]+)*)\s*$")
@@ -27,6 +27,9 @@ _PLAIN = r"(?:\d{1,3}(?:(?:,|\{,\})\d{3})+|\d+)(?:\.\d*)?|\.\d+"
 _NUMBER = re.compile(_PLAIN)
 _RATIO = re.compile(rf"(?P<top>{_PLAIN})\s*/\s*(?P<bottom>{_PLAIN})")
 _LATEX = re.compile(r"(?P<whole>\d+)?\s*\\[dtc]?frac\s*(?:\{\s*(?P<a>-?\d+)\s*\}|(?P<b>\d))\s*(?:\{\s*(?P<c>\d+)\s*\}|(?P<d>\d))")
+_SCIENTIFIC = re.compile(
+    rf"(?P<factor>{_PLAIN})\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*(?:\{{\s*(?P<a>-?\d{{1,3}})\s*\}}|(?P<b>-?\d{{1,3}}))"
+)
 _MIXED = re.compile(r"(?P<whole>\d+)\s+(?P<a>\d+)\s*/\s*(?P<c>\d+)")
 
 
@@ -39,7 +42,7 @@ def exact(text: str) -> Fraction | None:
     r"""The number that the text is, exactly; None when it is not one plain number.
 
     `7,425,000`, `0.5`, `3/4`, `\frac34`, `1\frac{3}{4}`, `28\%`, `28 percent`, `\$18`, `10\text{ inches}`, `18 dollars` and `90^\circ` are
-    numbers; a unit is dropped, a percentage is the hundredth part (`28\%` is 7/25), and `5 million` is 5,000,000.
+    numbers; so is `1.2 \times 10^5`. A unit is dropped, a percentage is the hundredth part (`28\%` is 7/25), and `5 million` is 5,000,000.
     """
     if len(text) > LONGEST_NUMBER:
         return None
@@ -69,6 +72,8 @@ def _unsigned(text: str) -> Fraction | None:
             return _plain(ratio["top"]) / _plain(ratio["bottom"])
         if latex := _LATEX.fullmatch(text):
             return int(latex["whole"] or 0) + Fraction(int(latex["a"] or latex["b"]), int(latex["c"] or latex["d"]))
+        if scientific := _SCIENTIFIC.fullmatch(text):
+            return _plain(scientific["factor"]) * Fraction(10) ** int(scientific["a"] or scientific["b"])
         if mixed := _MIXED.fullmatch(text):
             return int(mixed["whole"]) + Fraction(int(mixed["a"]), int(mixed["c"]))
     except (ValueError, ZeroDivisionError):  # a number of more digits than Python converts, or a division by zero

@@ -1,0 +1,1 @@
+"""Policies: loading, packing, saving, and the embedded and candidate ones."""

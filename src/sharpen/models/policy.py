@@ -56,7 +56,7 @@ class Packed(NamedTuple):
     targets: Tensor
 
     def tree_mask(self) -> Tensor:
-        """bool [R, 1, L, L]: a token sees its prompt, its own completion's earlier tokens and itself; padding sees itself only."""
+        """Bool [R, 1, L, L]: a token sees its prompt, its own completion's earlier tokens and itself; padding sees itself only."""
         q, k = self.segments[:, :, None], self.segments[:, None, :]
         order = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         earlier = order[:, None] >= order[None, :]
@@ -94,7 +94,9 @@ def pack(batch: TrainingBatch, *, share_prompt: bool) -> Packed:
         row, last, own = starts[i]
         sources += [row * width + (last if t == 0 else own + t - 1) for t in range(n)]
     targets = [token for completion in completions for token in completion]
-    return Packed(stack(0, 0), stack(1, 0), stack(2, -1), torch.tensor(sources, dtype=torch.int64), torch.tensor(targets, dtype=torch.int64))
+    return Packed(
+        stack(0, 0), stack(1, 0), stack(2, -1), torch.tensor(sources, dtype=torch.int64), torch.tensor(targets, dtype=torch.int64)
+    )
 
 
 class LanguagePolicy:
@@ -104,8 +106,8 @@ class LanguagePolicy:
         module: the model; its weights are used in place.
     """
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
+    def __init__(self, module: Any) -> None:
+        self.module: Any = module
         self.share_prompt = can_share_prompt(module)
         self._head = plain_head(module)
 
@@ -139,7 +141,7 @@ def _unpack(values: Tensor, mask: Tensor) -> Tensor:
     return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)
 
 
-def can_share_prompt(module: nn.Module) -> bool:
+def can_share_prompt(module: Any) -> bool:
     """Whether the model takes a tree mask: full attention in every layer, by an implementation that reads four-dimensional masks."""
     config = getattr(module, "config", None)
     kinds: Sequence[str] = getattr(config, "layer_types", None) or ["full_attention"]
@@ -147,7 +149,7 @@ def can_share_prompt(module: nn.Module) -> bool:
     return getattr(config, "_attn_implementation", None) in ("sdpa", "eager") and set(kinds) == {"full_attention"} and not windowed
 
 
-def plain_head(module: nn.Module) -> Tensor | None:
+def plain_head(module: Any) -> Tensor | None:
     """The language-model head's weight [V, H] when logits are exactly hidden @ weight.T, else None."""
     head = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
     scaled = any(getattr(module.config, name, None) for name in ("final_logit_softcapping", "logits_scaling", "logit_scale"))

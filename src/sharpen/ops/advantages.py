@@ -50,7 +50,7 @@ def group_mean(rewards: Tensor) -> Tensor:
 
 
 def zero_variance(rewards: Tensor) -> Tensor:
-    """bool [P]: groups that teach nothing, since their scorable rewards are all equal or fewer than two.
+    """Bool [P]: groups that teach nothing, since their scorable rewards are all equal or fewer than two.
 
     Args:
         rewards: [P, G], NaN where unscorable.

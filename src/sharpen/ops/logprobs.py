@@ -46,7 +46,8 @@ def through_head(hidden: Tensor, head: Tensor, targets: Tensor, *, temperature: 
     if not len(hidden):
         return hidden.sum(dim=1).float(), hidden.detach().sum(dim=1).float()
     pieces = [
-        _ThroughHead.apply(rows, head, wanted, temperature) for rows, wanted in zip(hidden.split(chunk), targets.split(chunk), strict=True)
+        _ThroughHead.apply(rows, head, wanted, temperature)  # type: ignore[no-untyped-call]
+        for rows, wanted in zip(hidden.split(chunk), targets.split(chunk), strict=True)
     ]
     return torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
 

@@ -1,5 +1,6 @@
-"""One function turns per-token losses into a scalar: through weights of the whole minibatch, so that the sum of weight × loss over any
-cut into micro-batches or ranks is the same number and the same gradient.
+"""From per-token losses to a scalar, by weights of the whole minibatch.
+
+The sum of weight × loss over any cut into micro-batches or ranks is the same number and the same gradient.
 """
 
 from __future__ import annotations

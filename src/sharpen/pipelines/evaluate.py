@@ -33,6 +33,7 @@ def source_from_text(text: str) -> Source:
     """
     kind, _, rest = text.partition(":")
     name, _, more = rest.partition(":")
+    table: dict[str, object]
     if kind == "hub":
         table = {"source": "hub", "name": name, "split": more or "test"}
     elif kind == "reasoning_gym":

@@ -51,8 +51,8 @@ def longest_sequence(problems: Sequence[Problem], rollout: Rollout, max_new_toke
     context = getattr(loaded.model.config, "max_position_embeddings", None)
     if context is not None and prompt + max_new_tokens > context:
         raise RecipeError(
-            f"{key}: {max_new_tokens} new tokens after a prompt of {prompt} (problem {longest.id}) need {prompt + max_new_tokens} positions, "
-            f"and {loaded.name} has {context}.",
+            f"{key}: {max_new_tokens} new tokens after a prompt of {prompt} (problem {longest.id}) need {prompt + max_new_tokens} "
+            f"positions, and {loaded.name} has {context}.",
             fix=f"Set {key} to at most {context - prompt}, or take a model with a longer context.",
         )
     return prompt + max_new_tokens

@@ -29,7 +29,6 @@ from sharpen.recipe import Recipe, to_table
 from sharpen.records import Problem
 from sharpen.rewards.score import Scorer
 from sharpen.rollout.engine import Sampling
-from sharpen.rollout.rollout import Rollout
 from sharpen.tracking import completions
 from sharpen.tracking.events import EventLog
 from sharpen.tracking.observer import Observer, Silent
@@ -92,7 +91,8 @@ class _Run:
     def __init__(self, recipe: Recipe, base: Path, folder: RunFolder, observer: Observer) -> None:
         self.recipe, self.folder, self.observer = recipe, folder, observer
         found = checkpoint.latest(folder.checkpoints, observer.notice)
-        self.checkpoint, self.state = found if found is not None else (None, None)
+        self.checkpoint: Path | None = found[0] if found else None
+        self.state: State | None = found[1] if found else None
         self.resolved = dict(self.state.resolved) if self.state else self._resolve()
         parts.set_threads(self.resolved["threads"])
         observer.phase("loading", 0)
@@ -299,4 +299,5 @@ def _log(path: Path, step: int) -> EventLog:
 
 
 def _result(row: dict[str, Any]) -> ProblemResult:
-    return ProblemResult(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    return ProblemResult(**known)

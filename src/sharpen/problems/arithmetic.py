@@ -30,7 +30,7 @@ from sharpen.streams import derive, generator, permutation
 HELD_OUT_SHARE = 1 / 3
 """Of the keys of each level. Not a setting: a training set and a held-out set of different shares would overlap."""
 
-_SPLIT_SEED = 0
+_SPLIT_SEED = 1  # with it, each level's share by default operands is within two hundredths of a third (level 1: 40 of 121)
 _ENUMERABLE = 100_000
 
 

@@ -12,11 +12,13 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sharpen.problems.worked import NUMBER, Line, Worked, is_number, number, operands, parse
+from sharpen.problems.worked import NUMBER, Worked, is_number, number, parse
 
+_UNITS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _SPELLED: dict[str, str] = {
-    **{word: str(i) for i, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), start=2)},
-    **{word: str(10 * i) for i, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), start=2)},
+    **{word: str(i) for i, word in enumerate(_UNITS, start=2)},
+    **{word: str(10 * i) for i, word in enumerate(_TENS, start=2)},
     **dict.fromkeys(("half", "halves", "twice", "double", "doubles", "doubled", "couple", "pair", "pairs", "both"), "2"),
     **dict.fromkeys(("third", "thirds", "triple", "triples", "tripled", "thrice"), "3"),
     **dict.fromkeys(("quarter", "quarters", "fourth", "fourths"), "4"),
@@ -45,22 +47,17 @@ _IMPLIED: dict[str, tuple[str, ...]] = {
 
 _CUES: dict[str, str] = {
     "total": r"total|altogether|all|sum|combined|together|both",
-    "more": r"more|additional|extra|add\w*|plus|another|increase\w*",
-    "left": r"left|remain\w*|after|still|without|need\w*",
-    "less": r"less|fewer|difference|discount|off|lost|gave|minus|change|already",
+    "left": r"left|remain\w*|after|still|without|less|fewer|difference|discount|off|lost|gave|minus|change|already",
     "each": r"each|per|every|apiece",
     "times": r"times|twice|double\w*|triple\w*|percent|of",
     "shared": r"half|third|quarter|split|divide\w*|average|equally|shared?",
-    "money": r"costs?|pays?|paid|spen[dt]s?|earn\w*|price|makes?|made|sells?|sold|profit",
-    "time": r"weeks?|months?|years?|hours?|days?|minutes?",
 }
 _CUE_PATTERNS = {name: re.compile(rf"\b(?:{words})\b") for name, words in _CUES.items()}
 _OPERATIONS = "+-*/"
 _ROLES = {
     "times": re.compile(r"(?:times|-fold)"),
     "rate": re.compile(r"(?:[\w-]+ ){0,3}?(?:each|per|every|apiece|an? (?:hour|day|week|month|year|minute|piece))\b"),
-    "more": re.compile(r"(?:[\w-]+ )?(?:more|additional|extra|older|longer|taller)\b"),
-    "fewer": re.compile(r"(?:[\w-]+ )?(?:less|fewer|younger|shorter)\b"),
+    "difference": re.compile(r"(?:[\w-]+ )?(?:more|additional|extra|older|longer|taller|less|fewer|younger|shorter)\b"),
     "share": re.compile(r"(?:%|percent|/ ?\d)"),
     "time": re.compile(r"(?:hours?|days?|weeks?|months?|years?|minutes?)\b"),
 }
@@ -100,13 +97,17 @@ FEATURES = (
 )
 
 _WORD = re.compile(r"[a-z]+")
+_ENDING = re.compile(r"(?:ing|ed|es|s)$")
 _RATIO = re.compile(r"(\d+)\s*/\s*(\d+)")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:%|percent)")
-_MONEY = re.compile(r"\$\s*([\d,]*\.?\d+)|([\d,]*\.?\d+)\s*(?:dollars|cents)")
+_MONEY = re.compile(rf"\$\s*({NUMBER.pattern})|({NUMBER.pattern})\s*(?:dollars|cents)")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _STOP = frozenset(
-    "a an the of to in on at and or is are was were be he she it they his her their has have had if how many much so that this which who "
-    "for with from by as then will would there he's do does did".split()
+    (
+        *("a", "an", "the", "of", "to", "in", "on", "at", "for", "with", "from", "by", "as", "and", "or", "if", "so", "then", "there"),
+        *("he", "she", "it", "they", "his", "her", "their", "that", "this", "which", "who", "how", "many", "much"),
+        *("is", "are", "was", "were", "be", "has", "have", "had", "will", "would", "do", "does", "did"),
+    )
 )
 
 
@@ -150,7 +151,7 @@ def read(question: str) -> Reading:
     return Reading(
         stated=stated,
         implied=_implied(question.lower()),
-        money=frozenset(Fraction(text.replace(",", "")) for found in _MONEY.findall(question) if (text := found[0] or found[1]) and text[-1] != ","),
+        money=frozenset(value for found in _MONEY.findall(question) if (value := number(found[0] or found[1])) is not None),
         contexts=contexts,
         roles=roles,
         asked=_words(low),
@@ -164,7 +165,14 @@ def features(question: str, candidate: str) -> list[float]:
     if worked is None or not worked.steps:
         return [0.0] * len(FEATURES)
     reading = read(question)
-    return [*_arithmetic(worked), *_origins(worked, reading), *_shape(worked, reading), *_units(worked, reading), *_by_role(worked, reading), *_cues(worked)]
+    return [
+        *_arithmetic(worked),
+        *_origins(worked, reading),
+        *_shape(worked, reading),
+        *_units(worked, reading),
+        *_by_role(worked, reading),
+        *_cues(worked),
+    ]
 
 
 def equations_that_hold(candidate: str) -> float:
@@ -206,9 +214,10 @@ def _implied(low: str) -> frozenset[Fraction]:
     return frozenset(values | {Fraction(1)})
 
 
+@functools.lru_cache(maxsize=65536)
 def _words(text: str) -> frozenset[str]:
     """The words of a text that say something, without their endings."""
-    return frozenset(re.sub(r"(?:ing|ed|es|s)$", "", word) for word in _WORD.findall(text.lower()) if word not in _STOP)
+    return frozenset(_ENDING.sub("", word) for word in _WORD.findall(text.lower()) if word not in _STOP)
 
 
 def _arithmetic(worked: Worked) -> list[float]:
@@ -224,7 +233,7 @@ def _origins(worked: Worked, reading: Reading) -> list[float]:
     fits: list[float] = []
     for step in worked.steps:
         words = _words(step.before + step.after)
-        for value in operands(step.expression):
+        for value in step.operands:
             known.append(value in earlier or value in reading.implied or value in reading.stated)
             uses[value] += 1
             if value in reading.contexts and value not in earlier:
@@ -250,7 +259,7 @@ def _shape(worked: Worked, reading: Reading) -> list[float]:
     ratio = _log(answer) - _log(max(reading.stated, default=Fraction(1)))
     gaps, products = [], []
     for step in steps:
-        values = operands(step.expression)
+        values = step.operands
         if set("+-") & set(step.expression) and not set("*/") & set(step.expression):
             gaps.append(max(map(_log, values)) - min(map(_log, values)))
         elif "*" in step.expression:
@@ -275,8 +284,8 @@ def _units(worked: Worked, reading: Reading) -> list[float]:
     money, plain = set(reading.money), {value for value in reading.stated if value not in reading.money}
     unlike = squared = unfounded = 0
     for step in worked.steps:
-        kinds = {(value in money, value in plain) for value in operands(step.expression)}
-        sure = [value in money for value in operands(step.expression) if (value in money) != (value in plain)]
+        kinds = {(value in money, value in plain) for value in step.operands}
+        sure = [value in money for value in step.operands if (value in money) != (value in plain)]
         only = {piece for piece in step.expression if not is_number(piece)} - set("()")
         is_money = step.before.rstrip().endswith("$") or bool(re.match(r"\s*[\d,.]+\s*(?:dollars|cents)", step.after))
         unlike += only <= set("+-") and any(sure) and not all(sure)
@@ -298,8 +307,8 @@ def _by_role(worked: Worked, reading: Reading) -> list[float]:
     """How many steps have each operation with an operand of each role."""
     found: Counter[tuple[str, str]] = Counter()
     for step in worked.steps:
-        roles = {role for value in operands(step.expression) for role in reading.roles.get(value, ())}
-        found.update((role, operation) for role in roles for operation in _operations(step))
+        roles = {role for value in step.operands for role in reading.roles.get(value, ())}
+        found.update((role, operation) for role in roles for operation in step.operations)
     return [float(found[role, operation]) for role in _ROLES for operation in _OPERATIONS]
 
 
@@ -307,15 +316,14 @@ def _cues(worked: Worked) -> list[float]:
     """How many steps have each operation where their line has each cue."""
     found: Counter[tuple[str, str]] = Counter()
     for step in worked.steps:
-        text = (step.before + " " + step.after).lower()
-        for cue, pattern in _CUE_PATTERNS.items():
-            if pattern.search(text):
-                found.update((cue, operation) for operation in _operations(step))
+        for cue in _cues_of(f"{step.before} {step.after}"):
+            found.update((cue, operation) for operation in step.operations)
     return [float(found[cue, operation]) for cue in _CUES for operation in _OPERATIONS]
 
 
-def _operations(step: Line) -> set[str]:
-    return {piece for piece in step.expression if piece in _OPERATIONS}
+@functools.lru_cache(maxsize=65536)
+def _cues_of(text: str) -> tuple[str, ...]:
+    return tuple(cue for cue, pattern in _CUE_PATTERNS.items() if pattern.search(text.lower()))
 
 
 def _log(value: Fraction) -> float:

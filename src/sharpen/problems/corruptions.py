@@ -8,7 +8,8 @@
 | `dropped step` | a step is left out; later steps go on with what it started from | every equation |
 | `scaled answer` | the answer after `####` is a multiple of the last result, as with a wrong unit | every equation |
 
-An operand that equals an earlier result is taken to be that result. No mistake makes a result zero or negative, for that would give it away.
+An operand that equals an earlier result is taken to be that result. No mistake makes a result zero or negative, for that would give it
+away. None makes a solution longer either, while a dropped step makes it shorter, so length alone tells that one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from sharpen.problems.worked import NUMBER, Line, Worked, evaluate, is_number, number, show
+from sharpen.problems.worked import NUMBER, Line, Worked, evaluate, exactly, is_number, number, show
 
 T = TypeVar("T")
 Corruption = Callable[[Worked, Sequence[Fraction], np.random.Generator], Worked | None]
@@ -43,12 +44,12 @@ def wrong_operand(worked: Worked, known: Sequence[Fraction], rng: np.random.Gene
     """A number of the question is copied wrong, or another number of the question is taken in its place."""
     at = _any_step(worked, rng)
     expression = worked.lines[at].expression
-    places = [i for i, piece in enumerate(expression) if is_number(piece) and Fraction(piece) in known]
+    places = [i for i, piece in enumerate(expression) if is_number(piece) and exactly(piece) in known]
     if not places:
         return None
     place = _pick(places, rng)
-    old = Fraction(expression[place])
-    others = [value for value in known if value != old] if rng.random() < 0.3 else []
+    old = exactly(expression[place])
+    others = [value for value in known if value != old] if rng.random() < 0.5 else []
     new = _pick(others or _misread(old), rng)
     return _carried(worked, at, (*expression[:place], show(new), *expression[place + 1 :]))
 
@@ -71,7 +72,7 @@ def dropped_step(worked: Worked, known: Sequence[Fraction], rng: np.random.Gener
         return None
     at = _any_step(worked, rng)
     line = worked.lines[at]
-    start = next(Fraction(piece) for piece in line.expression if is_number(piece))
+    start = line.operands[0]
     kept = replace(worked, lines=(*worked.lines[:at], *worked.lines[at + 1 :]))
     return _finished(kept, at, {line.value: start})
 
@@ -138,7 +139,7 @@ def _with_equation(line: Line, expression: tuple[str, ...], value: Fraction, mov
         before = _in_prose(head, moved) + tail
     else:
         before = _in_prose(before, dict(moved) | _difference(line.expression, expression))
-    after = _in_prose(line.after, dict(moved) | {line.value: Fraction(written)})
+    after = _in_prose(line.after, dict(moved) | {line.value: exactly(written)})
     return Line(before, expression, written, after)
 
 
@@ -159,11 +160,11 @@ def _spans(line: Line) -> list[tuple[int, int]] | None:
 
 
 def _difference(old: tuple[str, ...], new: tuple[str, ...]) -> dict[Fraction, Fraction]:
-    return {Fraction(a): Fraction(b) for a, b in zip(old, new, strict=True) if a != b and is_number(a)}
+    return {exactly(a): exactly(b) for a, b in zip(old, new, strict=True) if a != b and is_number(a)}
 
 
 def _moved(piece: str, moved: Mapping[Fraction, Fraction]) -> str:
-    value = Fraction(piece)
+    value = exactly(piece)
     return show(moved[value]) if value in moved else piece
 
 

@@ -110,17 +110,21 @@ def _object(place: str, row: Any) -> Mapping[str, Any]:
 def _read_csv(path: Path) -> Iterator[Row]:
     with path.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.DictReader(lines, strict=True)
+        first = 1  # the line on which the record that comes next begins
         try:
+            columns = len(reader.fieldnames or ())
+            first = reader.line_num + 1
             for row in reader:
-                place = f"{path}:{reader.line_num}"
+                place = f"{path}:{first}"
                 if None in row or None in row.values():
                     raise ProblemError(
-                        f"{place}: expected {len(reader.fieldnames or ())} columns, as in the header, got {_width(row)}.",
+                        f"{place}: expected {columns} columns, as in the header, got {_width(row)}.",
                         fix="Put a text that holds a comma or a line break in double quotes.",
                     )
                 yield place, row
+                first = reader.line_num + 1
         except csv.Error as error:
-            raise ProblemError(f"{path}:{reader.line_num}: not valid CSV: {error}.", fix="Mend the line.") from error
+            raise ProblemError(f"{path}:{first}: not valid CSV: {error}.", fix="Mend the record that begins on this line.") from error
 
 
 def _width(row: Mapping[Any, Any]) -> int:

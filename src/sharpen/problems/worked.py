@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +15,7 @@ NUMBER = re.compile(r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a solution: `Natalia sold 48/2 = <<48/2=24>>24 clips.`
+    """One line of a solution, such as `Natalia sold 48/2 = <<48/2=24>>24 clips`.
 
     Attributes:
         before: the text before the equation; the whole line where there is none.
@@ -36,15 +37,22 @@ class Line:
     @property
     def value(self) -> Fraction:
         """The stated result."""
-        return Fraction(self.result)
+        return exactly(self.result)
+
+    @property
+    def operands(self) -> tuple[Fraction, ...]:
+        """The numbers of the expression, in order."""
+        return tuple(exactly(piece) for piece in self.expression if is_number(piece))
 
     @property
     def holds(self) -> bool:
         """Whether the equation is true: exactly, or to the two or more decimals that its result is written with."""
-        computed = evaluate(self.expression)
-        decimals = len(self.result.partition(".")[2])
-        slack = Fraction(1, 2 * 10**decimals) if decimals >= 2 else 0
-        return computed is not None and abs(computed - self.value) <= slack
+        return _holds(self.expression, self.result)
+
+    @property
+    def operations(self) -> set[str]:
+        """Which of `+ - * /` the expression has."""
+        return {piece for piece in self.expression if piece in "+-*/"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +79,24 @@ class Worked:
 
 
 def parse(text: str) -> Worked | None:
-    """The worked solution that a text is; None where it has no number after `####`, two equations on a line, or one that is no arithmetic."""
+    """A text as a worked solution; None where it has no number after `####`, two equations on a line, or one that is no arithmetic."""
     body, mark, answer = text.rpartition("####")
     lines = [_line(line) for line in body.rstrip().split("\n")] if mark and number(answer) is not None else [None]
     whole = [line for line in lines if line is not None]
     return Worked(tuple(whole), answer.strip()) if len(whole) == len(lines) else None
 
 
+@functools.lru_cache(maxsize=65536)
+def exactly(digits: str) -> Fraction:
+    """The value of plain digits, `3.5`."""
+    return Fraction(digits)
+
+
+@functools.lru_cache(maxsize=65536)
 def number(text: str) -> Fraction | None:
     """A number as written, `1,200`, `-3.5` or `$5`, exactly; None when the text is not one."""
     plain = text.strip().removeprefix("$").replace(",", "")
-    return Fraction(plain) if re.fullmatch(r"-?(?:\d+\.?\d*|\.\d+)", plain) else None
+    return exactly(plain) if re.fullmatch(r"-?(?:\d+\.?\d*|\.\d+)", plain) else None
 
 
 def show(value: Fraction, *, like: str = "") -> str:
@@ -103,11 +118,6 @@ def is_number(piece: str) -> bool:
     return piece[-1].isdigit() or piece[-1] == "."
 
 
-def operands(expression: tuple[str, ...]) -> list[Fraction]:
-    """The numbers of an expression, in order."""
-    return [Fraction(piece) for piece in expression if is_number(piece)]
-
-
 def evaluate(expression: tuple[str, ...]) -> Fraction | None:
     """The exact value; None for a division by zero or anything malformed."""
     try:
@@ -117,6 +127,15 @@ def evaluate(expression: tuple[str, ...]) -> Fraction | None:
     return value if end == len(expression) else None
 
 
+@functools.lru_cache(maxsize=65536)
+def _holds(expression: tuple[str, ...], result: str) -> bool:
+    computed = evaluate(expression)
+    decimals = len(result.partition(".")[2])
+    slack = Fraction(1, 2 * 10**decimals) if decimals >= 2 else Fraction(0)
+    return computed is not None and abs(computed - exactly(result)) <= slack
+
+
+@functools.lru_cache(maxsize=65536)
 def _line(line: str) -> Line | None:
     if "<<" not in line:
         return Line(line)
@@ -155,4 +174,4 @@ def _factor(expression: tuple[str, ...], at: int) -> tuple[Fraction, int]:
         if expression[at] != ")":
             raise ValueError("a parenthesis is not closed")
         return value, at + 1
-    return Fraction(expression[at]), at + 1
+    return exactly(expression[at]), at + 1

@@ -9,7 +9,7 @@ from rich.text import Text
 from sharpen.errors import RecipeError, nearest
 from sharpen.methods import METHODS, Method
 
-BASELINES = {"group_norm": "group mean, over its deviation", "group_mean": "group mean"}
+BASELINES = {"group_norm": "group mean, ÷ std", "group_mean": "group mean"}
 COEFFICIENTS = {
     "group_norm": "Â_i = (r_i − mean r) / (std r + ε)",
     "group_mean": "Â_i = r_i − mean r",
@@ -30,21 +30,21 @@ REDUCTIONS = {
 
 def methods_table() -> Table:
     """Every method as a data source × a reward × a gradient coefficient."""
-    table = Table(title="Methods", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-    for heading in ("name", "data source", "reward", "baseline", "clip", "KL", "reduction", "paper"):
-        table.add_column(heading, style="cyan" if heading == "name" else "", overflow="fold")
+    table = Table(title="Methods", title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0))
+    for heading in ("name", "source", "reward", "baseline", "clip", "KL", "reduction", "arXiv"):
+        table.add_column(heading, style="cyan" if heading == "name" else "", no_wrap=heading in ("name", "clip", "arXiv"))
     for method in METHODS.values():
         table.add_row(
             method.name,
             method.data_source.replace("_", " "),
             f"{method.reward}, {method.supervision}",
             BASELINES[method.advantage.kind],
-            f"{method.surrogate.clip_low:g} / {method.surrogate.clip_high:g}",
-            f"{method.kl.estimator} {method.kl.placement.replace('_', ' ')}, β {method.kl.coef:g}" if method.needs_reference else "none",
-            method.reduction,
-            method.source,
+            f"{method.surrogate.clip_low:g}/{method.surrogate.clip_high:g}",
+            f"{method.kl.estimator} {method.kl.placement.replace('_', ' ')}, {method.kl.coef:g}" if method.needs_reference else "none",
+            method.reduction.replace("-", " "),
+            method.source.partition(" ")[0].removeprefix("arXiv:"),
         )
-    table.caption = "∇J = E_(q,o)~source [ reduce_t coefficient(q, o, t; reward) · ∇ log π_θ(o_t | q, o_<t) ] · sharpen methods NAME shows one"
+    table.caption = "∇J = E_(q,o)~source [ reduce_t coefficient · ∇ log π_θ(o_t | q, o_<t) ]\nOne of them: sharpen methods NAME"
     table.caption_justify = "left"
     return table
 

@@ -70,7 +70,9 @@ def step_panels(run: Path, *, step: int | None, problem: str | None, limit: int)
             break
         best = sorted(members, key=lambda row: -(row["reward"] if row["reward"] is not None else float("-inf")))[: limit - shown]
         shown += len(best)
-        yield Group(Text(f"\n{members[0]['prompt']}  →  {members[0]['ground_truth']}", style="bold cyan"), *[_row_panel(row) for row in best])
+        yield Group(
+            Text(f"\n{members[0]['prompt']}  →  {members[0]['ground_truth']}", style="bold cyan"), *[_row_panel(row) for row in best]
+        )
     if shown < len(rows):
         yield Text(f"{len(rows) - shown} more: --limit {len(rows)} shows all", style="dim")
 

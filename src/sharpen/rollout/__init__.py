@@ -1,0 +1,1 @@
+"""Problems → groups of completions with log-probabilities."""

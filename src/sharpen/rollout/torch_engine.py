@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from sharpen.rollout import sampler
+from sharpen.rollout import fast_linear, sampler
 from sharpen.rollout.engine import Sampled, Sampling
+from sharpen.rollout.fast_linear import FastLinear
 from sharpen.rollout.kv_cache import FixedCache
 
 COMPACT_BELOW = 0.8  # finished rows leave when no more than this share is still being sampled
@@ -36,10 +39,11 @@ class TorchEngine:
         max_rows: completions decoded at once; more wait for the next batch.
     """
 
-    def __init__(self, module: nn.Module, stop_ids: Sequence[int], *, max_rows: int = 128) -> None:
+    def __init__(self, module: Any, stop_ids: Sequence[int], *, max_rows: int = 128) -> None:
         self.module = module
         self.stop_ids = frozenset(stop_ids)
         self.max_rows = max_rows
+        self.fast_linear = next(module.parameters()).device.type == "cpu" and fast_linear.available()
 
     @torch.inference_mode()
     def sample(
@@ -55,7 +59,8 @@ class TorchEngine:
         self.module.eval()
         try:
             for rows in self._batches(seeds):
-                self._decode(prompts, rows, sampling)
+                with FastLinear() if self.fast_linear else nullcontext():
+                    self._decode(prompts, rows, sampling)
                 for row in rows:
                     out[row.prompt].append(Sampled(tuple(row.tokens), tuple(row.logprobs), "stop" if row.stopped else "length"))
                 if on_progress is not None:
@@ -116,7 +121,7 @@ class TorchEngine:
         keys = order[None, :] >= padding[:, None]
         mask = (keys[:, None, :] & (order[:, None] >= order[None, :])) | torch.eye(width, dtype=torch.bool)
         positions = (order[None, :] - padding[:, None]).clamp(min=0)
-        cache = FixedCache(self.module.config.num_hidden_layers, width)
+        cache = FixedCache(int(self.module.config.num_hidden_layers), width)
         logits = self._forward(tokens.to(device), positions.to(device), mask[:, None].to(device), cache)
         spread = torch.tensor([wanted.index(row.prompt) for row in rows], device=device)
         return logits[spread], cache.take(spread, room=room), keys.to(device)[spread], (width - padding).to(device)[spread]

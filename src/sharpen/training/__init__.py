@@ -1,0 +1,1 @@
+"""The loop: batches, updates, checkpoints and resume."""

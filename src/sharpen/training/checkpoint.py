@@ -1,10 +1,10 @@
 """Checkpoints: atomic, without pickle, the newest few kept, and damaged ones passed over.
 
-    checkpoints/step-000050/            a normal Hugging Face model folder, which loads in plain transformers
-        training/state.json             step, positions, fingerprints and what was resolved automatically
-        training/optimiser.safetensors  moments and master copies
-        training/reference.safetensors  the reference, once it is no longer the initial model
-        manifest.json                   every file's digest
+checkpoints/step-000050/            a normal Hugging Face model folder, which loads in plain transformers
+training/state.json             step, positions, fingerprints and what was resolved automatically
+training/optimiser.safetensors  moments and master copies
+training/reference.safetensors  the reference, once it is no longer the initial model
+manifest.json                   every file's digest
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def save(
     folder: Path,
     state: State,
     *,
-    write_model: Callable[[Path], None],
+    write_model: Callable[[Path], object],
     optimiser: Mapping[str, Tensor],
     reference: Mapping[str, Tensor] | None,
     keep: int,

@@ -71,7 +71,9 @@ def collect(
     return Collected(groups=groups, scores=scores, replaced=replaced)
 
 
-def _replace(groups: list[Group], scores: Scores, places: list[int], fresh: list[Group], fresh_scores: Scores) -> tuple[list[Group], Scores]:
+def _replace(
+    groups: list[Group], scores: Scores, places: list[int], fresh: list[Group], fresh_scores: Scores
+) -> tuple[list[Group], Scores]:
     groups = list(groups)
     answers = list(scores.answers)
     index = torch.tensor(places)

@@ -1,4 +1,6 @@
-"""The training loop. One step, left to right:
+"""The training loop.
+
+One step, left to right:
 
 problems.take() → rollout.sample() → scorer.score() → method.advantages() → pack → method.loss(policy(batch)) → optimiser.step()
 """
@@ -66,7 +68,7 @@ class Trainer:
     scorer: Scorer
     problems: ProblemStream
     learner: Learner
-    write_model: Callable[[Path], None]
+    write_model: Callable[[Path], object]
     state: State
     events: EventLog
     timings: EventLog

@@ -135,7 +135,9 @@ def check(needed: MemoryEstimate, device: torch.device, limit: int | None = None
     """RunError when the estimated peak is above what this process can have."""
     room = resident(device) + available(device) if limit is None else limit
     if needed.peak > room:
-        parts = ", ".join(f"{name} {human(getattr(needed, name))}" for name in ("baseline", "optimiser", "reference", "rollout", "training"))
+        parts = ", ".join(
+            f"{name} {human(getattr(needed, name))}" for name in ("baseline", "optimiser", "reference", "rollout", "training")
+        )
         raise RunError(
             f"memory: this run needs about {human(needed.peak)} at its peak ({parts}), and {human(room)} can be had.",
             fix="Lower training.token_budget or rollout.max_rows, set method.kl_coef=0 (no reference), or take a smaller model.",

@@ -1,12 +1,12 @@
 """A run's folder: what lies where, how a new one is made, and how an old one is opened again.
 
-    recipe.toml        the settings as resolved
-    events.jsonl       what happened, byte for byte the same for equal runs
-    timings.jsonl      how long it took
-    completions/       step-000001.parquet, ...
-    checkpoints/       step-000050/, ...
-    evaluation/        before and after on the held-out problems
-    model/             the trained model, a normal Hugging Face folder
+recipe.toml        the settings as resolved
+events.jsonl       what happened, byte for byte the same for equal runs
+timings.jsonl      how long it took
+completions/       step-000001.parquet, ...
+checkpoints/       step-000050/, ...
+evaluation/        before and after on the held-out problems
+model/             the trained model, a normal Hugging Face folder
 """
 
 from __future__ import annotations

@@ -1,0 +1,52 @@
+"""Run a recipe in a process of its own, and die by SIGKILL at a chosen moment: `run_and_die.py RECIPE MOMENT [--resume]`.
+
+Moments: `never`, `update:STEP` (between two updates of that step), `checkpoint:STEP` (its weights are written, its manifest is not).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+
+from sharpen.pipelines.train import train
+from sharpen.recipe import load_recipe
+from sharpen.training import checkpoint
+from sharpen.training.learner import Learner
+
+
+def main() -> None:
+    torch.set_num_threads(2)
+    recipe, moment = Path(sys.argv[1]), sys.argv[2]
+    kind, _, step = moment.partition(":")
+    learn, write_manifest = Learner.learn, checkpoint.write_manifest
+    update = Learner._update
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def learn_or_die(self, batch, *, step: int, constant_length: int):
+        Learner._update = update
+        if step == wanted:
+            # the first update of the step is made, the second is not
+            Learner._update = lambda s, part, means: (update(s, part, means), setattr(Learner, "_update", die))
+        return learn(self, batch, step=step, constant_length=constant_length)
+
+    def write_or_die(folder: Path) -> Path:
+        if folder.name.endswith(f"step-{wanted:06d}"):
+            die()
+        return write_manifest(folder)
+
+    wanted = int(step or 0)
+    if kind == "update":
+        Learner.learn = learn_or_die
+    elif kind == "checkpoint":
+        checkpoint.write_manifest = write_or_die
+    train(load_recipe(recipe), recipe_path=recipe, resume="--resume" in sys.argv)
+
+
+if __name__ == "__main__":
+    main()
