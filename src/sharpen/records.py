@@ -132,7 +132,6 @@ class TrainingBatch:
 
     def select(self, rows: Tensor) -> TrainingBatch:
         """The batch of these sequences (int64 [b]); weights keep their meaning in the whole minibatch."""
-
         width = max(1, int(self.loss_mask[rows].sum(dim=1).max())) if len(rows) else 1
 
         def take(tensor: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import build_tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sharpen.errors import ProblemError, RewardError, RunError
@@ -19,6 +18,7 @@ from sharpen.recipe import load_recipe
 from sharpen.rollout.engine import Sampling
 from sharpen.rollout.torch_engine import TorchEngine
 from sharpen.tracking import completions
+from tiny import build_tiny
 
 RECIPE = """
 model = "{place}/model"

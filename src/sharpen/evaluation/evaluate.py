@@ -9,6 +9,7 @@ import torch
 
 from sharpen.evaluation.summary import ProblemResult
 from sharpen.grading import Grade, grade
+from sharpen.grading.numbers import exact
 from sharpen.records import Group, Problem, Scores
 from sharpen.rollout.engine import Sampling
 from sharpen.rollout.rollout import Rollout
@@ -32,6 +33,12 @@ class Evaluation:
     def pass_rates(self) -> dict[str, float]:
         """The share of right completions of each problem, by its id."""
         return {result.problem_id: sum(result.correct) / result.samples for result in self.results}
+
+
+def vote(answer: str | None) -> str | None:
+    """The answer as a vote: `18`, `18.0` and `$18` are one number and one vote; other answers are their text."""
+    number = None if answer is None else exact(answer)
+    return answer if number is None else str(number)
 
 
 def evaluate(
@@ -67,7 +74,7 @@ def evaluate(
         for completion in group.completions:
             judged = grader(group.problem, completion.text)
             counts = completion.finish_reason == "stop" or not require_stop
-            answers.append(judged.answer if counts else None)
+            answers.append(vote(judged.answer) if counts else None)
             values.append(float("nan") if judged.verdict == "unscorable" else float(judged.verdict == "right" and counts))
         rewards.append(values)
         results.append(

@@ -25,7 +25,10 @@ class PolicyOutput(NamedTuple):
 class Policy(Protocol):
     """What the trainer needs of a policy; the candidate policy and language models are two of them."""
 
-    module: nn.Module
+    @property
+    def module(self) -> nn.Module:
+        """What holds the parameters."""
+        ...
 
     def logprobs(self, batch: TrainingBatch, *, temperature: float) -> PolicyOutput:
         """Log-probabilities and entropies of the batch's completion tokens at the temperature that sampled them."""

@@ -60,7 +60,7 @@ class RunResult:
     peak_memory: int
 
 
-def train(recipe: Recipe, *, recipe_path: Path, resume: bool = False, observer: Observer | None = None) -> RunResult:
+def train(recipe: Recipe, *, recipe_path: Path | str, resume: bool = False, observer: Observer | None = None) -> RunResult:
     """Run a recipe.
 
     Args:
@@ -73,7 +73,7 @@ def train(recipe: Recipe, *, recipe_path: Path, resume: bool = False, observer: 
         SharpenError: anything in the recipe, the problems or the run's folder that cannot be used; earlier results stay as they are.
         Interrupted: a signal asked to stop; what was done is saved.
     """
-    observer = observer or Silent()
+    observer, recipe_path = observer or Silent(), Path(recipe_path)
     path = run_folder.choose(recipe, recipe_path, resume=resume)
     folder = run_folder.reopen(path, recipe) if resume else run_folder.create(path, recipe)
     try:

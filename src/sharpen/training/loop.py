@@ -60,6 +60,9 @@ class Trainer:
         timings: how long it took.
         trackers: where metrics go beside.
         observer: who watches.
+        saved_step: the step of the newest checkpoint.
+        flat: shares of groups without variance, of this process's steps.
+        warned: whether the user was told that most of them teach nothing.
     """
 
     recipe: Recipe
@@ -75,6 +78,8 @@ class Trainer:
     trackers: FanOut
     observer: Observer
     saved_step: int = field(default=-1)
+    flat: list[float] = field(default_factory=list)
+    warned: bool = False
 
     def run(self) -> None:
         """Train to the recipe's last step, saving on the way; the last step is always saved.
@@ -180,5 +185,17 @@ class Trainer:
                 reason=failure.reason,
             )
         self.timings.append("step", step=step, seconds=seconds)
+        self._warn_of_waste(metrics["zero_variance"])
         self.trackers.log(metrics | {f"time/{name}": value for name, value in seconds.items()}, step)
         self.observer.step(step, self.recipe.training.steps, metrics, seconds)
+
+    def _warn_of_waste(self, zero_variance: float) -> None:
+        """Say once when, over ten steps, most groups have equal rewards and so teach nothing."""
+        self.flat.append(zero_variance)
+        if not self.warned and len(self.flat) >= 10 and sum(self.flat[-10:]) / 10 > 0.75:
+            self.observer.notice(
+                f"{sum(self.flat[-10:]) / 10:.0%} of the groups of the last ten steps had equal rewards and taught nothing: the problems "
+                "are too easy or too hard by now. Choose others, select by [problems.difficulty], set rollout.refills, or raise "
+                "rollout.group_size."
+            )
+            self.warned = True

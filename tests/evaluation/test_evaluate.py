@@ -1,0 +1,36 @@
+"""Sampling and grading a set of problems."""
+
+from __future__ import annotations
+
+from sharpen.evaluation.evaluate import evaluate, vote
+from sharpen.records import Completion, Group, Problem
+from sharpen.rollout.engine import Sampling
+
+PROBLEM = Problem(id="p", prompt="What is 9 + 9?", answer="18")
+TEXTS = [("9 + 9 = 18", "stop"), ("It is $18.", "stop"), ("The answer is 17", "stop"), ("so 18", "length"), ("no idea", "stop")]
+
+
+class Rollout:
+    def sample(self, problems, group_size, sampling, *, stream, on_progress=None) -> list[Group]:
+        assert (group_size, stream) == (5, "evaluation")
+        made = tuple(Completion(tokens=(1,) * 4, sampling_logprobs=(0.0,) * 4, text=t, finish_reason=r) for t, r in TEXTS)
+        return [Group(id="0/0/0", problem=p, prompt_tokens=(1,), completions=made) for p in problems]
+
+
+def test_votes_and_verdicts() -> None:
+    found = evaluate(Rollout(), [PROBLEM], 5, Sampling(max_new_tokens=4))
+    result = found.results[0]
+    assert result.correct == (True, True, False, False, False)  # the fourth was cut before it ended
+    assert result.answers == ("18", "18", "17", None, None)
+    assert result.finished == (True, True, True, False, True)
+    assert found.pass_rates == {"p": 0.4}
+    counted = evaluate(Rollout(), [PROBLEM], 5, Sampling(max_new_tokens=4), require_stop=False).results[0]
+    assert counted.correct == (True, True, False, True, False)
+    assert counted.answers == ("18", "18", "17", "18", None)
+
+
+def test_one_number_is_one_vote() -> None:
+    assert {vote("18"), vote("18.0"), vote("$18"), vote("18 dollars")} == {"18"}
+    assert vote("0.5") == vote("1/2") == "1/2"
+    assert vote("x + 1") == "x + 1"
+    assert vote(None) is None
