@@ -9,7 +9,8 @@ The same method, learner and optimiser as any other run. Samples come from the o
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from sharpen.errors import RecipeError, RunError, nearest
 from sharpen.evaluation.intervals import Estimate
 from sharpen.methods import METHODS, Method
 from sharpen.models.candidate import CandidatePolicy
+from sharpen.pipelines import parts
 from sharpen.pipelines.candidate_task import FIGURES, PARTIAL_CREDIT, CandidateTask, Figures, make_task, measure
 from sharpen.problems.candidate_data import WorkedProblems, load_worked
 from sharpen.records import Completion, Group, Scores, TrainingBatch
@@ -29,7 +31,7 @@ from sharpen.tracking.metrics import Means
 from sharpen.tracking.observer import Observer, Silent
 from sharpen.training import batches
 from sharpen.training.learner import Learner
-from sharpen.training.optimiser import Optimiser
+from sharpen.training.optimiser import Optimiser, Schedule
 from sharpen.training.problem_stream import ProblemStream
 from sharpen.training.run_folder import RunFolder
 
@@ -39,7 +41,8 @@ if TYPE_CHECKING:
 DATASETS = ("gsm8k-candidate",)
 REFRESH = 16
 QUESTIONS = 32
-LEARNING_RATE = 0.05
+LEARNING_RATE = 0.1
+SCHEDULE: Schedule = "linear"
 DECIMALS = 6
 """Of every number in the result's file."""
 
@@ -101,10 +104,11 @@ def post_train(
     observer.phase("making candidates", 0)
     task = make_task(problems, maximum=maximum_examples, seed=seed)
     observer.notice(f"{problems.origin}: {task.trained} questions to train on, {len(task.held_out)} held out")
-    run = CandidateRun(task, method, steps=steps, group_size=group_size, seed=seed)
-    before = measure(task, run.policy, run.reference, seed=seed)
-    last = run.train(observer)
-    after = measure(task, run.policy, run.reference, seed=seed)
+    with _one_thread():
+        run = CandidateRun(task, method, steps=steps, group_size=group_size, seed=seed)
+        before = measure(task, run.policy, run.reference, seed=seed)
+        last = run.train(observer)
+        after = measure(task, run.policy, run.reference, seed=seed)
     data = _data(problems, run, before, after, last)
     data["settings"] |= {"algorithm": algorithm, "dataset": dataset, "maximum_examples": maximum_examples}
     try:
@@ -137,7 +141,7 @@ class CandidateRun:
             policy=self.policy,
             reference=self.reference if method.needs_reference else None,
             method=method,
-            optimiser=Optimiser(self.policy.module.named_parameters(), learning_rate=LEARNING_RATE, total=steps),
+            optimiser=Optimiser(self.policy.module.named_parameters(), learning_rate=LEARNING_RATE, total=steps, schedule=SCHEDULE),
             temperature=1.0,
             token_budget=4 * QUESTIONS * (group_size + 1),
             seed=seed,
@@ -226,6 +230,17 @@ class CandidateRun:
         }
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One CPU thread: these tensors are too small to share out, and the order of sums is then the same everywhere."""
+    threads = parts.set_threads(None)
+    parts.set_threads(1)
+    try:
+        yield
+    finally:
+        parts.set_threads(threads)
+
+
 def summary_table(result: PostTrainResult) -> Table:
     """The figures before and after, for a terminal of 80 columns."""
     from rich import box
@@ -238,8 +253,9 @@ def summary_table(result: PostTrainResult) -> Table:
         title_style="bold", title_justify="left", caption_style="dim", caption_justify="left",
         caption=(
             f"{questions['train']} questions trained on, {questions['held_out']} held out · 95 % intervals\n"
-            f"old policy renewed {data['old_policy_refreshes']} times · clip fraction of the last step {last['clip_fraction']:.3f} · "
-            f"value-model parameters {data['value_model_parameters']}\n{result.path} · {result.seconds:.1f} s"
+            "accuracy and mean reward: of the most probable candidate\n"
+            f"old policy renewed {data['old_policy_refreshes']} times · value-model parameters {data['value_model_parameters']} · "
+            f"last clip fraction {last['clip_fraction']:.3f}\n{result.path} · {result.seconds:.1f} s"
         ),
         box=box.HORIZONTALS, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False,
     )  # fmt: skip
@@ -247,7 +263,7 @@ def summary_table(result: PostTrainResult) -> Table:
     for name in ("before", "after", "change"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in FIGURES:
-        table.add_row(name.replace("_", " "), *(_cell(data[when][name]) for when in ("before", "after", "change")))
+        table.add_row(name.replace("_", " ").replace("kl", "KL"), *(_cell(data[when][name]) for when in ("before", "after", "change")))
     return table
 
 
@@ -274,6 +290,7 @@ def _data(problems: WorkedProblems, run: CandidateRun, before: Figures, after: F
             "partial_credit": PARTIAL_CREDIT,
             "questions_per_step": QUESTIONS,
             "refresh_every": REFRESH,
+            "schedule": SCHEDULE,
             "seed": seed,
             "steps": run.steps,
         },

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sharpen.problems.worked import NUMBER, Worked, is_number, number, parse
+from sharpen.problems.worked import NUMBER, Worked, number, parse
 
 _UNITS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
@@ -54,6 +54,7 @@ _CUES: dict[str, str] = {
 }
 _CUE_PATTERNS = {name: re.compile(rf"\b(?:{words})\b") for name, words in _CUES.items()}
 _OPERATIONS = "+-*/"
+_SUMS = frozenset("+-")
 _ROLES = {
     "times": re.compile(r"(?:times|-fold)"),
     "rate": re.compile(r"(?:[\w-]+ ){0,3}?(?:each|per|every|apiece|an? (?:hour|day|week|month|year|minute|piece))\b"),
@@ -151,7 +152,7 @@ def read(question: str) -> Reading:
     return Reading(
         stated=stated,
         implied=_implied(question.lower()),
-        money=frozenset(value for found in _MONEY.findall(question) if (value := number(found[0] or found[1])) is not None),
+        money=frozenset(amount for found in _MONEY.findall(question) if (amount := number(found[0] or found[1])) is not None),
         contexts=contexts,
         roles=roles,
         asked=_words(low),
@@ -188,10 +189,12 @@ def _stated(text: str) -> list[Fraction]:
 
 def _roles(sentence: str) -> list[tuple[Fraction, str]]:
     """Each number of a sentence with each of its roles."""
-    found = []
+    found: list[tuple[Fraction, str]] = []
     low = sentence.lower()
     for match in _NUMERAL.finditer(low):
         value = number(match[1]) if match[1] else Fraction(_SPELLED[match[2]])
+        if value is None:
+            continue
         rest = low[match.end() : match.end() + 60]
         found += [(value, role) for role, pattern in _ROLES.items() if pattern.match(rest)]
         if re.search(r"\b(?:each|every|per)(?: [\w-]+){0,3} \$?$", low[: match.start()]):
@@ -260,9 +263,9 @@ def _shape(worked: Worked, reading: Reading) -> list[float]:
     gaps, products = [], []
     for step in steps:
         values = step.operands
-        if set("+-") & set(step.expression) and not set("*/") & set(step.expression):
+        if step.operations and step.operations <= _SUMS:
             gaps.append(max(map(_log, values)) - min(map(_log, values)))
-        elif "*" in step.expression:
+        elif "*" in step.operations:
             products.append(min(map(_log, values)))
     return [
         float(len(steps)),
@@ -284,12 +287,11 @@ def _units(worked: Worked, reading: Reading) -> list[float]:
     money, plain = set(reading.money), {value for value in reading.stated if value not in reading.money}
     unlike = squared = unfounded = 0
     for step in worked.steps:
-        kinds = {(value in money, value in plain) for value in step.operands}
-        sure = [value in money for value in step.operands if (value in money) != (value in plain)]
-        only = {piece for piece in step.expression if not is_number(piece)} - set("()")
+        kinds = [(value in money, value in plain) for value in step.operands]
+        sure = [is_amount for is_amount, is_other in kinds if is_amount != is_other]
         is_money = step.before.rstrip().endswith("$") or bool(re.match(r"\s*[\d,.]+\s*(?:dollars|cents)", step.after))
-        unlike += only <= set("+-") and any(sure) and not all(sure)
-        squared += only == {"*"} and sum(sure) > 1
+        unlike += step.operations <= _SUMS and any(sure) and not all(sure)
+        squared += step.operations == {"*"} and sum(sure) > 1
         unfounded += is_money and not any(is_amount for is_amount, _ in kinds)
         (money if is_money else plain).add(step.value)
     last = worked.steps[-1]

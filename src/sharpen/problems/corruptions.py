@@ -14,6 +14,7 @@ away. None makes a solution longer either, while a dropped step makes it shorter
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -36,7 +37,7 @@ def slipped_result(worked: Worked, known: Sequence[Fraction], rng: np.random.Gen
     at = _any_step(worked, rng)
     old = worked.lines[at].value
     unit = Fraction(1) if old.denominator == 1 else Fraction(1, 100)
-    slips = [old + sign * size * unit for size in (1, 2, 10, 100) for sign in (1, -1) if size * unit * 2 <= max(abs(old), 2)]
+    slips = [old + sign * size * unit for size in (1, 2, 10, 100) for sign in (1, -1) if size * unit * 2 <= max(abs(old), Fraction(2))]
     return _carried(worked, at, worked.lines[at].expression, _pick(slips, rng))
 
 
@@ -170,7 +171,12 @@ def _moved(piece: str, moved: Mapping[Fraction, Fraction]) -> str:
 
 def _in_prose(text: str, moved: Mapping[Fraction, Fraction]) -> str:
     """The text with every number in `moved` replaced."""
-    return NUMBER.sub(lambda found: show(moved[value], like=found[0]) if (value := number(found[0])) in moved else found[0], text)
+
+    def replaced(found: re.Match[str]) -> str:
+        value = number(found[0])
+        return show(moved[value], like=found[0]) if value is not None and value in moved else found[0]
+
+    return NUMBER.sub(replaced, text)
 
 
 def _presentable(value: Fraction) -> bool:

@@ -7,6 +7,7 @@ measured on them says nothing of GSM8K.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -142,12 +143,14 @@ def tell(story: Story, rng: np.random.Generator) -> tuple[str, str, str] | None:
     """The question, the solution and the answer of a story with numbers drawn anew; None where a result is not a positive whole number."""
     values = {key: str(int(rng.integers(low, high + 1))) for key, (low, high) in story.ranges.items()}
     values["name"] = NAMES[int(rng.integers(len(NAMES)))]
-    lines = []
+    lines: list[str] = []
+    result = Fraction(0)
     for number, (before, expression, after) in enumerate(story.steps, start=1):
         parts = pieces(expression.format(**values)) or ()
-        result = evaluate(parts)
-        if result is None or result.denominator != 1 or result <= 0:
+        found = evaluate(parts)
+        if found is None or found.denominator != 1 or found <= 0:
             return None
+        result = found
         values[f"r{number}"] = show(result)
         before, sign = (before[:-1].rstrip(), "$") if before.endswith("$") else (before, "")
         equation = f"{' '.join(parts)} = {sign}<<{''.join(parts)}={show(result)}>>{show(result)}"

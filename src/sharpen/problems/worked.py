@@ -42,7 +42,7 @@ class Line:
     @property
     def operands(self) -> tuple[Fraction, ...]:
         """The numbers of the expression, in order."""
-        return tuple(exactly(piece) for piece in self.expression if is_number(piece))
+        return _operands(self.expression)
 
     @property
     def holds(self) -> bool:
@@ -50,9 +50,9 @@ class Line:
         return _holds(self.expression, self.result)
 
     @property
-    def operations(self) -> set[str]:
+    def operations(self) -> frozenset[str]:
         """Which of `+ - * /` the expression has."""
-        return {piece for piece in self.expression if piece in "+-*/"}
+        return _operations(self.expression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,16 @@ def evaluate(expression: tuple[str, ...]) -> Fraction | None:
     except (ZeroDivisionError, IndexError, ValueError):
         return None
     return value if end == len(expression) else None
+
+
+@functools.lru_cache(maxsize=65536)
+def _operands(expression: tuple[str, ...]) -> tuple[Fraction, ...]:
+    return tuple(exactly(piece) for piece in expression if is_number(piece))
+
+
+@functools.lru_cache(maxsize=65536)
+def _operations(expression: tuple[str, ...]) -> frozenset[str]:
+    return frozenset("+-*/").intersection(expression)
 
 
 @functools.lru_cache(maxsize=65536)

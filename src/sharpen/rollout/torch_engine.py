@@ -60,11 +60,9 @@ class TorchEngine:
         try:
             for rows in self._batches(seeds):
                 with FastLinear() if self.fast_linear else nullcontext():
-                    self._decode(prompts, rows, sampling)
+                    self._decode(prompts, rows, sampling, on_progress or (lambda count: None))
                 for row in rows:
                     out[row.prompt].append(Sampled(tuple(row.tokens), tuple(row.logprobs), "stop" if row.stopped else "length"))
-                if on_progress is not None:
-                    on_progress(len(rows))
         finally:
             self.module.train(was_training)
         return out
@@ -84,16 +82,21 @@ class TorchEngine:
         if batch:
             yield batch
 
-    def _decode(self, prompts: Sequence[tuple[int, ...]], rows: list[_Row], sampling: Sampling) -> None:
+    def _decode(self, prompts: Sequence[tuple[int, ...]], rows: list[_Row], sampling: Sampling, on_progress: Callable[[int], None]) -> None:
         device = next(self.module.parameters()).device
         logits, cache, mask, lengths = self._prefill(prompts, rows, sampling.max_new_tokens, device)
         draws = sampler.uniforms([row.seed for row in rows], sampling.max_new_tokens)
         active = list(range(len(rows)))  # the batch's row i holds rows[active[i]]
+        waiting = len(rows)  # completions not yet told of
         for step in range(sampling.max_new_tokens):
             tokens, logprobs = sampler.choose(logits, draws[active, step].to(device), sampling)
             self._record([rows[i] for i in active], tokens.tolist(), logprobs.tolist())
             keep = [i for i, row in enumerate(active) if not rows[row].stopped]
-            if not keep or step + 1 == sampling.max_new_tokens:
+            last = not keep or step + 1 == sampling.max_new_tokens
+            if (ended := waiting if last else waiting - len(keep)) > 0:
+                on_progress(ended)
+                waiting -= ended
+            if last:
                 return
             if len(keep) <= COMPACT_BELOW * len(active):
                 chosen = torch.tensor(keep, device=device)
