@@ -76,6 +76,7 @@ def test_what_the_file_says(tmp_path: Path) -> None:
     assert data["change"]["accuracy"]["value"] == pytest.approx(
         data["after"]["accuracy"]["value"] - data["before"]["accuracy"]["value"], abs=2e-6
     )
+    assert 0.0 < data["mean_clip_fraction"] < 1.0
     assert sum(data["after"]["choices"].values()) == 40
     assert data["after"]["choices"]["true solution"] / 40 == data["after"]["accuracy"]["value"]
 
