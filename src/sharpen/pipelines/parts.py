@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from sharpen.errors import ProblemError, RecipeError
 from sharpen.grading import state_gold
+from sharpen.models import tiny
 from sharpen.models.loading import LoadedModel, load
 from sharpen.problems.templates import Template, render
 from sharpen.records import Completion, Group, Problem
 from sharpen.rewards.score import Scorer
 from sharpen.rollout.rollout import Rollout
 from sharpen.rollout.torch_engine import TorchEngine
+from sharpen.tracking.observer import Observer
 
 
 def set_threads(threads: int | None) -> int:
@@ -21,6 +23,18 @@ def set_threads(threads: int | None) -> int:
     if threads is not None:
         torch.set_num_threads(threads)
     return torch.get_num_threads()
+
+
+def ensure_model(name: str, observer: Observer) -> None:
+    """Make the tiny model if it is asked for and there is none yet; other models are found or told of when they are loaded."""
+    seed = tiny.seed_of(name)
+    if seed is None or tiny.is_made(seed):
+        return
+    from sharpen.pipelines.make_tiny import make_tiny
+
+    observer.notice(f"The model {name} has not been made yet: making it, once, in a few minutes.")
+    made = make_tiny(seed=seed, observer=observer)
+    observer.notice(f"The model {name} lies in {made.folder}; {made.told}")
 
 
 def sampling_model(

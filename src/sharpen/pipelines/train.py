@@ -100,6 +100,7 @@ class _Run:
         self.train_problems, self.held_out = self._problems(base)
         self.scorer = Scorer(recipe.rewards, base=base)
         parts.probe_rewards(self.scorer, self.train_problems[0], recipe.rollout.group_size)
+        parts.ensure_model(recipe.model, observer)
         self.loaded, self.rollout = parts.sampling_model(
             recipe.model,
             recipe.template,

@@ -2,7 +2,16 @@
 
 from sharpen.problems.checks import check_golds
 from sharpen.problems.difficulty import Selection, select_by_pass_rate
-from sharpen.problems.source import ArithmeticSource, FileSource, GymSource, HubSource, Source, fingerprint, load_problems
+from sharpen.problems.source import (
+    ArithmeticSource,
+    FileSource,
+    GymSource,
+    HubSource,
+    MultiStepSource,
+    Source,
+    fingerprint,
+    load_problems,
+)
 from sharpen.problems.templates import Template, render
 
 __all__ = [
@@ -10,6 +19,7 @@ __all__ = [
     "FileSource",
     "GymSource",
     "HubSource",
+    "MultiStepSource",
     "Selection",
     "Source",
     "Template",

@@ -15,13 +15,15 @@ from sharpen.problems.arithmetic import ArithmeticSource, generate
 from sharpen.problems.files import FileSource, load_file
 from sharpen.problems.gym import GymSource, load_gym
 from sharpen.problems.hub import HubSource, load_hub
+from sharpen.problems.multi_step import MultiStepSource
+from sharpen.problems.multi_step import generate as generate_multi_step
 from sharpen.records import Problem
 
-Source = Annotated[FileSource | HubSource | GymSource | ArithmeticSource, Field(discriminator="source")]
+Source = Annotated[FileSource | HubSource | GymSource | ArithmeticSource | MultiStepSource, Field(discriminator="source")]
 """Any source; the key `source` says which."""
 
 
-def load_problems(source: FileSource | HubSource | GymSource | ArithmeticSource, *, base: Path | None = None) -> list[Problem]:
+def load_problems(source: Source, *, base: Path | None = None) -> list[Problem]:
     """The problems of a source, in its order.
 
     Args:
@@ -41,6 +43,8 @@ def load_problems(source: FileSource | HubSource | GymSource | ArithmeticSource,
             problems, name = load_gym(source), source.generator
         case ArithmeticSource():
             problems, name = generate(source), "arithmetic"
+        case MultiStepSource():
+            problems, name = generate_multi_step(source), "multi_step"
     if not problems:
         raise ProblemError(f"{name}: there are no problems in it.", fix="Name a source that has at least one.")
     return problems

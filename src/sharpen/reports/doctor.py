@@ -61,12 +61,15 @@ def _machine() -> Table:
 
 
 def _cache() -> Table:
-    from sharpen.models.embedded import models_cache
+    from sharpen.models.cache import models_cache
+    from sharpen.models.tiny import is_made, tiny_folder
 
     table = _table("Cache and data")
     cache = models_cache()
     size = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file()) if cache.is_dir() else 0
     table.add_row("models", str(cache), human(size) if size else "empty: the embedded model is converted when it is first used")
+    tiny = (str(tiny_folder(0)), "") if is_made(0) else ("not made yet", "made at its first use, or by: sharpen make-tiny")
+    table.add_row("tiny model", *tiny)
     data = os.environ.get("SHARPEN_DATA")
     found = "found" if data and Path(data).is_dir() else "[yellow]no such folder[/]" if data else "optional: a folder of problem files"
     table.add_row("SHARPEN_DATA", data or "not set", found)

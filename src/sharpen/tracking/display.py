@@ -98,10 +98,10 @@ class Plain:
     def __init__(self, console: Console) -> None:
         self.console, self.pace = console, Pace()
 
-    def phase(self, name: str, total: int) -> None:
+    def phase(self, name: str, total: int, unit: str = "completions") -> None:
         """See `Observer.phase`; only the long ones outside of steps are told."""
         if name not in ("rollout", "training"):
-            self._line(f"{name} ({total} completions)" if total else name)
+            self._line(f"{name} ({total} {unit})" if total else name)
 
     def advance(self, count: int) -> None:
         """See `Observer.advance`."""
@@ -138,7 +138,7 @@ class Terminal:
         self.part = self.progress.add_task("starting", total=None)
         self.live = Live(self._footer(), console=console, refresh_per_second=8)
 
-    def phase(self, name: str, total: int) -> None:
+    def phase(self, name: str, total: int, unit: str = "completions") -> None:
         """See `Observer.phase`."""
         self.progress.reset(self.part, description=name, total=total or None)
 

@@ -9,8 +9,8 @@ from typing import Protocol
 class Observer(Protocol):
     """Watches a run."""
 
-    def phase(self, name: str, total: int) -> None:
-        """A long piece of work begins, of `total` parts (completions, problems)."""
+    def phase(self, name: str, total: int, unit: str = "completions") -> None:
+        """A long piece of work begins, of `total` parts; `unit` is what they are."""
         ...
 
     def advance(self, count: int) -> None:
@@ -29,7 +29,7 @@ class Observer(Protocol):
 class Silent:
     """An observer that watches nothing."""
 
-    def phase(self, name: str, total: int) -> None:
+    def phase(self, name: str, total: int, unit: str = "completions") -> None:
         """See `Observer.phase`."""
 
     def advance(self, count: int) -> None:
