@@ -183,6 +183,14 @@ def used_settings(method: Method) -> list[str]:
     return [name for name, used in uses.items() if used]
 
 
+def setting_of(method: Method, name: str) -> Any:
+    """The value that a setting has in the method."""
+    for part, names in DEPARTURES.items():
+        if name in names:
+            return getattr(getattr(method, part) if part else method, names[name])
+    raise KeyError(name)
+
+
 def method_from_file(file: str, name: str, base: Path | None) -> Method:
     """The method of that name that a user's Python file defines, anywhere at its top level."""
     what = f"method.file '{file}'"

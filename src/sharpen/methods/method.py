@@ -20,7 +20,6 @@ from sharpen.ops.reduce import Reduction
 from sharpen.ops.value import squared_error
 from sharpen.records import TrainingBatch
 
-
 NO_PENALTY = KL()
 
 
