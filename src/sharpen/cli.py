@@ -174,6 +174,27 @@ def post_train(
     _print(pipeline.summary_table(result))
 
 
+@app.command("compare-methods")
+def compare_methods(
+    comparison: Annotated[Path, typer.Argument(help="A TOML file, such as recipes/compare.toml.")] = Path("compare"),
+    output: Annotated[Path | None, typer.Option(help="The folder of all runs; left out, the file's own.")] = None,
+) -> None:
+    """Train by several methods and seeds from one recipe, and show their learning curves side by side."""
+    from sharpen.bundled import find_recipe
+    from sharpen.pipelines import compare_methods as pipeline
+    from sharpen.reports import curves
+    from sharpen.tracking.display import watching
+
+    path = find_recipe(comparison)
+    settings = pipeline.load_comparison(path)
+    if output is not None:
+        settings = settings.model_copy(update={"output": str(output)})
+    with watching() as observer:
+        found = pipeline.compare_methods(settings, path=path, observer=observer)
+    _print(curves.table(found))
+    _print(f"Plot: {curves.plot(found, Path(settings.output) / 'curves.png')}")
+
+
 @app.command()
 def methods(name: Annotated[str | None, typer.Argument(help="Show this one's equation and settings.")] = None) -> None:
     """List the methods: data source × reward × gradient coefficient."""

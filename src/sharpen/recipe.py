@@ -236,6 +236,7 @@ class EvaluationSettings(Section):
     """How held-out problems are measured, before and after."""
 
     samples: int = Field(16, ge=1, description="completions of each problem")
+    every: int = Field(0, ge=0, description="steps between evaluations on the way; 0: before and after only")
     ks: list[int] = Field([1, 4, 16], description="the K of Pass@K and Maj@K")
     max_new_tokens: int | None = Field(None, ge=1, description="limit of a completion; left out, the rollout's largest")
     temperature: float = Field(1.0, ge=0.0, description="of sampling")

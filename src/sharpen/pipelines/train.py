@@ -16,7 +16,7 @@ import torch
 
 from sharpen.errors import RunError, SharpenError
 from sharpen.evaluation.evaluate import evaluate
-from sharpen.evaluation.summary import Comparison, ProblemResult, compare
+from sharpen.evaluation.summary import Comparison, ProblemResult, compare, summarise
 from sharpen.grading import grade
 from sharpen.models.loading import LoadedModel, resolve_device, resolve_dtype
 from sharpen.models.policy import LanguagePolicy
@@ -231,6 +231,15 @@ class _Run:
         self.folder.write_json(path, {"step": step, "results": [asdict(result) for result in found.results]})
         return found.results
 
+    def _figures(self, step: int) -> dict[str, Any]:
+        """Figures of the held-out problems in the middle of training."""
+        when = "after" if step == self.recipe.training.steps else f"step-{step:06d}"
+        found = summarise(self._evaluate(when, step), self.recipe.evaluation.ks, seed=self.recipe.seed)
+        self.observer.notice(
+            f"step {step}: held-out " + ", ".join(f"Pass@{k} {100 * estimate.value:.1f}" for k, estimate in found.pass_at_k.items())
+        )
+        return found.to_dict()
+
     def _trainer(self, problems: list[Problem]) -> Trainer:
         recipe, training = self.recipe, self.recipe.training
         reference = LanguagePolicy(copy.deepcopy(self.loaded.model).requires_grad_(False)) if self.method.needs_reference else None
@@ -287,6 +296,7 @@ class _Run:
             timings=_log(self.folder.timings, state.step),
             trackers=self.trackers,
             observer=self.observer,
+            measure=self._figures if self.held_out else None,
             saved_step=state.step if self.checkpoint is not None else -1,
         )
 

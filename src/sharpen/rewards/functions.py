@@ -85,7 +85,13 @@ def boxed(*, completions: Sequence[str]) -> Rewards:
     return [float(_has_box(text)) for text in completions]
 
 
-BUILT_IN: Mapping[str, RewardFunction] = {"accuracy": accuracy, "boxed": boxed, "finished": finished, "format_think": format_think, "overlong": overlong}
+BUILT_IN: Mapping[str, RewardFunction] = {
+    "accuracy": accuracy,
+    "boxed": boxed,
+    "finished": finished,
+    "format_think": format_think,
+    "overlong": overlong,
+}
 
 
 def _is_think_then_answer(text: str) -> bool:

@@ -19,7 +19,9 @@ class RewardFunctionSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    function: str = Field(description="accuracy, boxed, finished, format_think, overlong, or your own as path/to/file.py:name relative to the recipe")
+    function: str = Field(
+        description="accuracy, boxed, finished, format_think, overlong, or your own as path/to/file.py:name relative to the recipe"
+    )
     weight: float = Field(1.0, allow_inf_nan=False, description="of its values in the sum; with 0 they are recorded and not counted")
     parameters: dict[str, Any] = Field(default_factory=dict, description="passed to the function by name")
 

@@ -8,9 +8,10 @@ source.collect() (problems → completions → rewards) → pack → method.with
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -57,6 +58,7 @@ class Trainer:
         timings: how long it took.
         trackers: where metrics go beside.
         observer: who watches.
+        measure: gives figures of the policy as it is, by step; None where held-out problems are not looked at on the way.
         saved_step: the step of the newest checkpoint.
         flat: shares of groups without variance, of this process's steps.
         warned: whether the user was told that most of them teach nothing.
@@ -72,6 +74,7 @@ class Trainer:
     timings: EventLog
     trackers: FanOut
     observer: Observer
+    measure: Callable[[int], Mapping[str, Any]] | None = None
     saved_step: int = field(default=-1)
     flat: list[float] = field(default_factory=list)
     warned: bool = False
@@ -89,6 +92,7 @@ class Trainer:
         with watch(tell) as interrupt:
             while self.state.step < self.recipe.training.steps:
                 self.step(interrupt)
+                self._measure()
                 if interrupt or self.state.step % self.recipe.checkpoint.every == 0:
                     self.save()
                 if interrupt.signal is not None:
@@ -116,6 +120,12 @@ class Trainer:
                 fix="Lower training.learning_rate, or train in float32 (training.dtype=float32); then go on with --resume.",
             )
         self._finish(step, collected, metrics, {"rollout": sampled - start, "training": time.perf_counter() - sampled})
+
+    def _measure(self) -> None:
+        """Evaluate on the way; before the step is saved, so that a resumed run's log has it once."""
+        every, step = self.recipe.evaluation.every, self.state.step
+        if self.measure is not None and every and step % every == 0:
+            self.events.append("evaluation", step=step, figures=self.measure(step))
 
     def save(self) -> None:
         """Write a checkpoint of where the run stands."""
@@ -159,7 +169,11 @@ class Trainer:
             reference_step=reference_step,
             totals=totals,
         )
-        metrics = metrics | {"updates": float(self.state.updates), "total_tokens": float(totals["tokens"])}
+        metrics = metrics | {
+            "updates": float(self.state.updates),
+            "total_tokens": float(totals["tokens"]),
+            "total_completions": float(totals["completions"]),
+        }
         seconds = seconds | {"step": sum(seconds.values()), "tokens_per_second": tokens / max(1e-9, seconds["rollout"])}
         self.events.append("step", step=step, metrics=metrics)
         for failure in collected.scores.failures:
