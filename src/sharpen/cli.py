@@ -198,9 +198,15 @@ def compare_methods(
 @app.command()
 def methods(name: Annotated[str | None, typer.Argument(help="Show this one's equation and settings.")] = None) -> None:
     """List the methods: data source × reward × gradient coefficient."""
-    from sharpen.reports.methods import method_page, methods_table
+    from sharpen.reports.methods import method_page, methods_tables
 
-    _print(methods_table() if name is None else method_page(name))
+    if name is not None:
+        _print(method_page(name))
+        return
+    from rich.console import Console
+
+    for table in methods_tables(Console().width):
+        _print(table)
 
 
 @app.command()

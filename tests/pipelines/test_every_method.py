@@ -132,7 +132,7 @@ def test_the_value_model_can_be_warmed_up_alone(place: Path) -> None:
 def test_a_method_of_ones_own_from_a_file(place: Path) -> None:
     run(place, "mine", "method.file=mine.py", "method.name=best_of_group")
     assert len(events(place, "mine")) == 4
-    with pytest.raises(RecipeError, match="(?s)there is no method 'best' in it.*It has: best_of_group"):
+    with pytest.raises(RecipeError, match=r"(?s)there is no method 'best' in it.*It has: best_of_group"):
         run(place, "other", "method.file=mine.py", "method.name=best")
     assert not (place / "other").exists()
 

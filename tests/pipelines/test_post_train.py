@@ -181,10 +181,13 @@ def test_what_cannot_be_run_is_refused_and_nothing_is_lost(tmp_path: Path, given
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(NAME, "an earlier result")]
 
 
-def test_a_method_of_other_samples_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "sft", dataclasses.replace(METHODS["grpo"], name="sft", data_source="demonstrations"))
-    with pytest.raises(RecipeError, match="demonstrations"):
-        run(tmp_path, algorithm="sft")
+@pytest.mark.parametrize("algorithm", METHODS)
+def test_every_method_learns_from_candidates(tmp_path: Path, algorithm: str) -> None:
+    data = run(tmp_path, algorithm=algorithm)
+    assert data["settings"]["algorithm"] == algorithm
+    assert data["change"]["expected_accuracy"]["value"] > 0.1
+    assert (data["value_model_parameters"] > 0) is (METHODS[algorithm].value is not None)
+    assert data["old_policy_refreshes"] == (35 // 16 if METHODS[algorithm].data_source == "current_policy" else 0)
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:

@@ -87,5 +87,5 @@ def test_the_scorer_gives_steps_when_it_can_decode(tmp_path: Path) -> None:
 
 
 def test_an_unknown_step_function_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown step function 'equation'. Did you mean 'equations'"):
+    with pytest.raises(ValueError, match=r"unknown step function 'equation'\. Did you mean 'equations'"):
         StepSettings(function="equation")

@@ -64,26 +64,35 @@ REDUCTIONS = {
 }
 
 
-def methods_table() -> Table:
-    """Every method as a data source × a reward × a gradient coefficient."""
-    table = Table(title="Methods", title_justify="left", title_style="bold", box=box.HORIZONTALS, show_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("name", "source", "reward", "coefficient", "baseline", "clip", "KL", "reduction", "paper"):
-        table.add_column(heading, style="cyan" if heading == "name" else "", no_wrap=heading in ("name", "clip", "coefficient"))
-    for method in METHODS.values():
-        table.add_row(
-            method.name,
-            SOURCES[method.data_source],
-            method.reward if method.supervision == "outcome" else f"{method.reward}, each step",
-            _coefficient(method),
-            BASELINES[method.advantage.kind],
-            f"{method.surrogate.clip_low:g}/{method.surrogate.clip_high:g}" if method.surrogate.kind.startswith("clipped") else "–",
-            f"{method.kl.estimator} {method.kl.placement.replace('_', ' ')}, {method.kl.coef:g}" if method.kl.used else "–",
-            method.reduction.replace("-", " "),
-            method.source.partition(";")[0].partition(" ")[0].rstrip(",").removeprefix("arXiv:"),
-        )
-    table.caption = "∇J = E_(q,o)~source [ reduce_t coefficient · ∇ log π_θ(o_t | q, o_<t) ]\nOne of them: sharpen methods NAME"
-    table.caption_justify = "left"
-    return table
+WIDE = 140
+"""Columns of a terminal that holds the whole table; a narrower one gets it in two."""
+
+
+def methods_tables(width: int) -> list[Table]:
+    """Every method as a data source × a reward × a gradient coefficient, in one table or, for a narrow terminal, in two."""
+    columns = {
+        "source": lambda m: SOURCES[m.data_source],
+        "reward": lambda m: m.reward if m.supervision == "outcome" else f"{m.reward}, each step",
+        "baseline": lambda m: BASELINES[m.advantage.kind],
+        "coefficient": _coefficient,
+        "clip": lambda m: f"{m.surrogate.clip_low:g}/{m.surrogate.clip_high:g}" if m.surrogate.kind.startswith("clipped") else "–",
+        "KL": lambda m: f"{m.kl.estimator} {m.kl.placement.replace('_', ' ')}, {m.kl.coef:g}" if m.kl.used else "–",
+        "reduction": lambda m: m.reduction.replace("-", " "),
+        "paper": lambda m: m.source.partition(";")[0].partition(" ")[0].rstrip(",").removeprefix("arXiv:"),
+    }
+    names = list(columns)
+    parts = [names] if width >= WIDE else [["source", "reward", "baseline", "paper"], ["coefficient", "clip", "KL", "reduction"]]
+    tables = []
+    for part in parts:
+        table = Table(box=box.HORIZONTALS, show_edge=False, padding=(0, 1, 0, 0))
+        for heading in ("name", *part):
+            table.add_column(heading, style="cyan" if heading == "name" else "", no_wrap=heading in ("name", "clip", "coefficient"))
+        for method in METHODS.values():
+            table.add_row(method.name, *(columns[heading](method) for heading in part))
+        tables.append(table)
+    tables[-1].caption = "∇J = E_(q,o)~source [ reduce_t coefficient · ∇ log π_θ(o_t | q, o_<t) ]\nOne of them: sharpen methods NAME"
+    tables[-1].caption_justify = "left"
+    return tables
 
 
 def method_page(name: str) -> Group:
