@@ -215,8 +215,6 @@ def test_a_model_that_does_not_fit_says_so(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("transformers.PreTrainedModel.to", full)
     dtype = resolve_dtype("auto", "cpu")
     assert f"does not fit on cpu in {dtype}: OutOfMemoryError: CUDA out of memory. Tried" in str(load_error(str(folder)))
-        load_error(str(folder))
-    )
 
 
 def test_code_that_comes_with_a_model_is_never_run(folder: Path) -> None:
