@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -194,12 +195,39 @@ def post_train(
     _print(pipeline.summary_table(result))
 
 
+@app.command("compare-methods")
+def compare_methods(
+    comparison: Annotated[Path, typer.Argument(help="A TOML file, such as recipes/compare.toml.")] = Path("compare"),
+    output: Annotated[Path | None, typer.Option(help="The folder of all runs; left out, the file's own.")] = None,
+) -> None:
+    """Train by several methods and seeds from one recipe, and show their learning curves side by side."""
+    from sharpen.bundled import find_recipe
+    from sharpen.pipelines import compare_methods as pipeline
+    from sharpen.reports import curves
+    from sharpen.tracking.display import watching
+
+    path = find_recipe(comparison)
+    settings = pipeline.load_comparison(path)
+    if output is not None:
+        settings = settings.model_copy(update={"output": str(output)})
+    with watching() as observer:
+        found = pipeline.compare_methods(settings, path=path, observer=observer)
+    _print(curves.table(found))
+    _print(f"Plot: {curves.plot(found, Path(settings.output) / 'curves.png')}")
+
+
 @app.command()
 def methods(name: Annotated[str | None, typer.Argument(help="Show this one's equation and settings.")] = None) -> None:
     """List the methods: data source × reward × gradient coefficient."""
-    from sharpen.reports.methods import method_page, methods_table
+    from sharpen.reports.methods import method_page, methods_tables
 
-    _print(methods_table() if name is None else method_page(name))
+    if name is not None:
+        _print(method_page(name))
+        return
+    from rich.console import Console
+
+    for table in methods_tables(Console().width):
+        _print(table)
 
 
 @app.command()
@@ -242,6 +270,9 @@ def _options(
 
 def main() -> None:
     """The entry point: a `SharpenError` is told without a traceback, with exit code 2."""
+    # Read when torch is first imported. Threads that spin for long while they wait for one another lose tenfold as soon as another
+    # process wants one of the cores; those that never spin lose a quarter on their own.
+    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
     with _told():
         app()
 

@@ -13,8 +13,11 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from sharpen import user_code
 from sharpen.errors import RecipeError, nearest
 from sharpen.methods import METHODS, Method
+from sharpen.ops.kl import Estimator
+from sharpen.ops.reduce import Reduction
 from sharpen.problems.source import Source
 from sharpen.problems.templates import Template
 from sharpen.rewards.settings import RewardSettings
@@ -95,33 +98,110 @@ class RolloutSettings(Section):
 class MethodSettings(Section):
     """The method, by name, and what departs from its own values."""
 
-    name: str = Field("grpo", description="one of `sharpen methods`")
+    name: str = Field("grpo", description="one of `sharpen methods`, or one that `file` defines")
+    file: str | None = Field(None, description="a Python file that defines methods of your own, relative to the recipe")
     kl_coef: float | None = Field(None, ge=0.0, description="β of the KL term; 0 keeps no reference")
+    kl_estimator: Estimator | None = Field(None, description="of the KL term")
     clip_low: float | None = Field(None, ge=0.0, description="ε below 1")
     clip_high: float | None = Field(None, ge=0.0, description="ε above 1")
-    ddof: Literal[0, 1] | None = Field(None, description="of the group's deviation")
-    eps: float | None = Field(None, ge=0.0, description="added to the group's deviation")
+    truncation: float | None = Field(None, ge=1.0, description="cap of the importance weight between the trainer and the rollout engine")
+    beta: float | None = Field(None, gt=0.0, description="β of pairwise losses (DPO)")
+    ddof: Literal[0, 1] | None = Field(None, description="of the deviation that rewards are divided by")
+    eps: float | None = Field(None, ge=0.0, description="added to that deviation")
+    accept: float | None = Field(None, description="the reward from which rejection sampling accepts a completion")
+    gamma: float | None = Field(None, gt=0.0, le=1.0, description="γ of GAE")
+    gae_lambda: float | None = Field(None, ge=0.0, le=1.0, description="λ of GAE")
+    whiten: bool | None = Field(None, description="whether GAE's advantages are normalised over the batch")
+    value_clip: float | None = Field(None, gt=0.0, description="how far a value may move in one rollout, in the unit of rewards")
+    reduction: Reduction | None = Field(None, description="how per-token losses become one number")
 
-    @field_validator("name")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        if value not in METHODS:
-            raise ValueError(f"expected one of {', '.join(METHODS)}, got '{value}'.{nearest(value, METHODS)}")
-        return value
+    @model_validator(mode="after")
+    def _known(self) -> MethodSettings:
+        if self.file is None and self.name not in METHODS:
+            raise ValueError(f"name: expected one of {', '.join(METHODS)}, got '{self.name}'.{nearest(self.name, METHODS)}")
+        return self
 
-    def build(self) -> Method:
-        """The method with these departures."""
+    def build(self, base: Path | None = None) -> Method:
+        """The method with these departures.
 
-        def given(**fields: Any) -> dict[str, Any]:
-            return {name: value for name, value in fields.items() if value is not None}
+        Args:
+            base: the recipe's folder, which `file` is relative to.
 
-        base = METHODS[self.name]
-        return dataclasses.replace(
-            base,
-            kl=dataclasses.replace(base.kl, **given(coef=self.kl_coef)),
-            surrogate=dataclasses.replace(base.surrogate, **given(clip_low=self.clip_low, clip_high=self.clip_high)),
-            advantage=dataclasses.replace(base.advantage, **given(ddof=self.ddof, eps=self.eps)),
+        Raises:
+            RecipeError: `file` does not define the method.
+        """
+        method = METHODS[self.name] if self.file is None else method_from_file(self.file, self.name, base)
+        for part, names in DEPARTURES.items():
+            old = getattr(method, part) if part else method
+            given = {field: value for name, field in names.items() if (value := getattr(self, name)) is not None}
+            if given and old is not None:
+                changed: Any = dataclasses.replace(old, **given)
+                whole: dict[str, Any] = {part: changed}
+                method = dataclasses.replace(method, **whole) if part else changed
+        return method
+
+
+DEPARTURES: Mapping[str, Mapping[str, str]] = {
+    "kl": {"kl_coef": "coef", "kl_estimator": "estimator"},
+    "surrogate": {"clip_low": "clip_low", "clip_high": "clip_high", "truncation": "truncation", "beta": "beta"},
+    "advantage": {
+        "ddof": "ddof", "eps": "eps", "accept": "threshold", "gamma": "gamma", "gae_lambda": "gae_lambda", "whiten": "whiten",
+    },
+    "value": {"value_clip": "clip"},
+    "": {"reduction": "reduction"},
+}  # fmt: skip
+"""The part of a method that each setting goes to, and its name there."""
+
+
+def unused_settings(settings: MethodSettings, method: Method) -> list[str]:
+    """The settings that are given and that the method makes no use of."""
+    given = {name for name in MethodSettings.model_fields if name not in ("name", "file") and getattr(settings, name) is not None}
+    return sorted(given - set(used_settings(method)))
+
+
+def used_settings(method: Method) -> list[str]:
+    """The settings that change something in the method."""
+    kind, surrogate = method.advantage.kind, method.surrogate.kind
+    clips = surrogate in ("clipped_token", "clipped_sequence", "clipped_weight")
+    deviates = kind in ("group_norm", "batch_norm", "process") or (kind == "gae" and method.advantage.whiten)
+    uses = {
+        "kl_coef": method.kl.placement != "none",
+        "kl_estimator": method.kl.placement != "none",
+        "clip_low": clips,
+        "clip_high": clips,
+        "truncation": surrogate != "pairwise" and method.data_source == "current_policy",
+        "beta": surrogate == "pairwise",
+        "ddof": deviates,
+        "eps": deviates,
+        "accept": kind == "accept",
+        "gamma": kind == "gae",
+        "gae_lambda": kind == "gae",
+        "whiten": kind == "gae",
+        "value_clip": method.value is not None,
+        "reduction": surrogate != "pairwise",
+    }
+    return [name for name, used in uses.items() if used]
+
+
+def setting_of(method: Method, name: str) -> Any:
+    """The value that a setting has in the method."""
+    for part, names in DEPARTURES.items():
+        if name in names:
+            return getattr(getattr(method, part) if part else method, names[name])
+    raise KeyError(name)
+
+
+def method_from_file(file: str, name: str, base: Path | None) -> Method:
+    """The method of that name that a user's Python file defines, anywhere at its top level."""
+    what = f"method.file '{file}'"
+    module = user_code.run(file, base=base, what=what, kind=RecipeError)
+    found = {value.name: value for value in vars(module).values() if isinstance(value, Method) and METHODS.get(value.name) is not value}
+    if name not in found:
+        known = (
+            f"It has: {', '.join(sorted(found))}." if found else "Write, for example: MINE = dataclasses.replace(GRPO, name='mine', ...)"
         )
+        raise RecipeError(f"{what}: there is no method '{name}' in it.{nearest(name, found)}", fix=known)
+    return found[name]
 
 
 class TrainingSettings(Section):
@@ -136,6 +216,8 @@ class TrainingSettings(Section):
     betas: tuple[float, float] = Field((0.9, 0.999), description="of AdamW")
     weight_decay: float = Field(0.0, ge=0.0, description="of AdamW")
     max_grad_norm: float = Field(1.0, gt=0.0, description="gradients of a larger norm are scaled down to it")
+    value_learning_rate: float = Field(1e-5, gt=0.0, description="of the value model, where the method has one; constant")
+    value_warmup: int = Field(0, ge=0, description="steps in which the value model alone is trained")
     reference_sync: int = Field(0, ge=0, description="every so many steps the reference becomes the policy; 0: never")
     dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="of the weights; bfloat16 keeps a float32 master copy")
     device: str = Field("auto", description="auto, cpu, cuda")
@@ -154,6 +236,7 @@ class EvaluationSettings(Section):
     """How held-out problems are measured, before and after."""
 
     samples: int = Field(16, ge=1, description="completions of each problem")
+    every: int = Field(0, ge=0, description="steps between evaluations on the way; 0: before and after only")
     ks: list[int] = Field([1, 4, 16], description="the K of Pass@K and Maj@K")
     max_new_tokens: int | None = Field(None, ge=1, description="limit of a completion; left out, the rollout's largest")
     temperature: float = Field(1.0, ge=0.0, description="of sampling")
@@ -176,7 +259,7 @@ class TrackingSettings(Section):
 class Recipe(Section):
     """All settings of a run."""
 
-    model: str = Field(description='"embedded", a local folder, or a hub id')
+    model: str = Field(description='"embedded", "tiny", a local folder, or a hub id')
     seed: int = Field(0, ge=0, description="of everything random")
     output: str | None = Field(None, description="the run's folder; left out, runs/NAME after the recipe's file")
     template: Template = Field(default_factory=Template)
@@ -191,7 +274,8 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
-        if self.rollout.group_size < 2:
+        compares = self.method.file is None and METHODS[self.method.name].needs_group
+        if self.rollout.group_size < 2 and compares:
             raise ValueError(
                 f"rollout.group_size: {self.method.name} needs groups of at least 2 completions (G), got {self.rollout.group_size}: "
                 "one has no baseline"

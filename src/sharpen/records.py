@@ -6,7 +6,7 @@ Axes: P problems, G completions a group, B sequences (B = P · G), T tokens of a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -88,6 +88,8 @@ class Scores:
         correct: bool [P, G], whether the answer is right by the problem's own grader.
         answers: P lists of G extracted answers, None where a completion has none.
         failures: every part that could not be given.
+        steps: P lists of G lists of step rewards, each (index of the step's last token, value): `((3, 1.0), (9, 0.0))` for a completion of
+            ten tokens in two steps. None when steps are not judged.
     """
 
     total: Tensor
@@ -95,6 +97,7 @@ class Scores:
     correct: Tensor
     answers: tuple[tuple[str | None, ...], ...]
     failures: tuple[RewardFailure, ...] = ()
+    steps: tuple[tuple[tuple[tuple[int, float], ...], ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,13 @@ class TrainingBatch:
         old_logprobs: float32 [B, T], the trainer's before the rollout's first update; None means that the policy is still the old
             policy, so that its own detached log-probabilities stand in, exactly.
         ref_logprobs: float32 [B, T], the reference's; None when the method has no KL term.
+        rewards: float64 [P, G], the raw rewards of the whole rollout, NaN where unscorable; never overwritten.
+        place: int64 [B], where each sequence stands in `rewards` counted row by row: completion i of group p is p · G + i.
+        step_rewards: float64 [B, T], a step's reward at its last token and NaN elsewhere; None without process supervision.
+        values: float32 [B, T], the value model's V(s_t) before the rollout's first update, s_t being what token t continues.
+        returns: float32 [B, T], what the value model learns; None without one.
+        pair: int64 [B], which pair of a preferred and a dispreferred completion each sequence is of; None without pairs. The two stand
+            next to each other, the preferred one first.
     """
 
     prompts: tuple[tuple[int, ...], ...]
@@ -124,6 +134,12 @@ class TrainingBatch:
     sampling_logprobs: Tensor
     old_logprobs: Tensor | None = None
     ref_logprobs: Tensor | None = None
+    rewards: Tensor | None = None
+    place: Tensor | None = None
+    step_rewards: Tensor | None = None
+    values: Tensor | None = None
+    returns: Tensor | None = None
+    pair: Tensor | None = None
 
     @property
     def lengths(self) -> Tensor:
@@ -133,21 +149,29 @@ class TrainingBatch:
     def select(self, rows: Tensor) -> TrainingBatch:
         """The batch of these sequences (int64 [b]); weights keep their meaning in the whole minibatch."""
         width = max(1, int(self.loss_mask[rows].sum(dim=1).max())) if len(rows) else 1
+        taken = {name: value[rows][:, :width] for name in PER_TOKEN if (value := getattr(self, name)) is not None}
+        taken |= {name: value[rows] for name in PER_SEQUENCE if (value := getattr(self, name)) is not None}
+        return replace(self, **taken)
 
-        def take(tensor: Tensor) -> Tensor:
-            return tensor[rows][:, :width]
+    def to(self, device: torch.device) -> TrainingBatch:
+        """The batch with its tensors on the device."""
+        names = (*PER_TOKEN, *PER_SEQUENCE, "rewards")
+        return replace(self, **{name: value.to(device) for name in names if (value := getattr(self, name)) is not None})
 
-        return TrainingBatch(
-            prompts=self.prompts,
-            group_index=self.group_index[rows],
-            tokens=take(self.tokens),
-            loss_mask=take(self.loss_mask),
-            advantages=take(self.advantages),
-            weights=take(self.weights),
-            sampling_logprobs=take(self.sampling_logprobs),
-            old_logprobs=None if self.old_logprobs is None else take(self.old_logprobs),
-            ref_logprobs=None if self.ref_logprobs is None else take(self.ref_logprobs),
-        )
+
+PER_TOKEN = (
+    "tokens",
+    "loss_mask",
+    "advantages",
+    "weights",
+    "sampling_logprobs",
+    "old_logprobs",
+    "ref_logprobs",
+    "step_rewards",
+    "values",
+    "returns",
+)
+PER_SEQUENCE = ("group_index", "place", "pair")
 
 
 def pad(rows: list[tuple[float, ...]] | list[tuple[int, ...]], *, dtype: torch.dtype, width: int | None = None) -> Tensor:

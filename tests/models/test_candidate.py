@@ -44,7 +44,7 @@ def batch_of(chosen: tuple[int, ...], rewards: list[float], method: Method) -> T
         completions=tuple(Completion(tokens=(c,), sampling_logprobs=(0.0,), text="", finish_reason="stop") for c in chosen),
     )
     total = torch.tensor([rewards], dtype=torch.float64)
-    built = batches.build([group], Scores(total=total, parts={}, correct=total == 1.0, answers=()), method)
+    built = method.with_advantages(batches.build([group], Scores(total=total, parts={}, correct=total == 1.0, answers=())))
     return next(batches.minibatches(built, method, 1, constant_length=1, seed=0, step=1, iteration=0))
 
 

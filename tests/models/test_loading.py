@@ -92,7 +92,7 @@ def test_the_pad_tokens_embedding_learns_too(tmp_path: Path) -> None:
 
 def test_weights_are_aligned_so_that_results_are_those_of_the_model_that_was_saved_bit_for_bit(tmp_path: Path) -> None:
     original = tiny_model(102)
-    model = load(str(build_tiny(tmp_path)), device="cpu").model
+    model = load(str(build_tiny(tmp_path)), dtype="float32", device="cpu").model
     assert {weight.data_ptr() % 64 for weight in model.parameters()} == {0}
     assert model.lm_head.weight is model.model.embed_tokens.weight
     for length in (1, 3, 20):
@@ -213,7 +213,8 @@ def test_a_model_that_does_not_fit_says_so(folder: Path, monkeypatch: pytest.Mon
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.\nMore lines.")
 
     monkeypatch.setattr("transformers.PreTrainedModel.to", full)
-    assert "does not fit on cpu in float32: OutOfMemoryError: CUDA out of memory. Tried" in str(load_error(str(folder)))
+    dtype = resolve_dtype("auto", "cpu")
+    assert f"does not fit on cpu in {dtype}: OutOfMemoryError: CUDA out of memory. Tried" in str(load_error(str(folder)))
 
 
 def test_code_that_comes_with_a_model_is_never_run(folder: Path) -> None:

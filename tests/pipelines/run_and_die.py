@@ -32,7 +32,7 @@ def main() -> None:
         Learner._update = update
         if step == wanted:
             # the first update of the step is made, the second is not
-            Learner._update = lambda s, part, means: (update(s, part, means), setattr(Learner, "_update", die))
+            Learner._update = lambda s, part, means, step: (update(s, part, means, step), setattr(Learner, "_update", die))
         return learn(self, batch, step=step, constant_length=constant_length)
 
     def write_or_die(folder: Path) -> Path:

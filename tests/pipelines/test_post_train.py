@@ -13,6 +13,7 @@ from rich.console import Console
 
 from sharpen.errors import ProblemError, RecipeError, RunError
 from sharpen.methods import METHODS
+from sharpen.ops.advantages import group_norm
 from sharpen.pipelines import post_train as pipeline
 from sharpen.pipelines.candidate_task import PARTIAL_CREDIT, make_task, measure, most_probable, standardised
 from sharpen.problems import candidate_data
@@ -87,7 +88,7 @@ def test_the_last_step_adds_up(tmp_path: Path) -> None:
     assert last["step"] == 35
     assert all(len(group[name]) == 5 for name in ("samples", "origins", "rewards", "advantages", "importance_ratios", "clipped"))
     rewards = torch.tensor([group["rewards"]], dtype=torch.float64)
-    assert group["advantages"] == pytest.approx(METHODS["grpo"].advantages(rewards)[0].tolist(), abs=1e-4)
+    assert group["advantages"] == pytest.approx(group_norm(rewards)[0].tolist(), abs=1e-4)
     # Three steps after the old policy was renewed: the same candidate has the same ratio, and some ratio is not 1.
     assert len(set(zip(group["samples"], group["importance_ratios"], strict=True))) == len(set(group["samples"]))
     assert last["importance_ratio"]["max"] > 1.0 > last["importance_ratio"]["min"]
@@ -180,10 +181,13 @@ def test_what_cannot_be_run_is_refused_and_nothing_is_lost(tmp_path: Path, given
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(NAME, "an earlier result")]
 
 
-def test_a_method_of_other_samples_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "sft", dataclasses.replace(METHODS["grpo"], name="sft", data_source="demonstrations"))
-    with pytest.raises(RecipeError, match="demonstrations"):
-        run(tmp_path, algorithm="sft")
+@pytest.mark.parametrize("algorithm", METHODS)
+def test_every_method_learns_from_candidates(tmp_path: Path, algorithm: str) -> None:
+    data = run(tmp_path, algorithm=algorithm)
+    assert data["settings"]["algorithm"] == algorithm
+    assert data["change"]["expected_accuracy"]["value"] > 0.1
+    assert (data["value_model_parameters"] > 0) is (METHODS[algorithm].value is not None)
+    assert data["old_policy_refreshes"] == (35 // 16 if METHODS[algorithm].data_source == "current_policy" else 0)
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ function = "rewards.py:letters"
 kl_coef = 0.01
 
 [training]
+dtype = "float32"
 steps = 25
 learning_rate = 1e-2
 

@@ -7,8 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from sharpen.errors import ProblemError
+from sharpen.grading import grade
 from sharpen.problems import ArithmeticSource, fingerprint, load_problems
 from sharpen.problems.arithmetic import LEVELS, is_held_out
+from sharpen.rewards.steps import equations
 
 
 def prompts(**settings: object) -> list[str]:
@@ -72,7 +74,9 @@ def test_prompts_and_answers_are_right() -> None:
             expression = re.fullmatch(r"What is ([\d *+-]+)\?", problem.prompt)
             if expression:
                 assert eval(expression[1]) == int(problem.answer)
-            assert problem.meta == {"level": level}
+            assert problem.meta["level"] == level
+            assert grade(problem, problem.meta["solution"]).verdict == "right"
+            assert equations([problem.meta["solution"].split("\n")]) == [[1.0] * (1 + problem.meta["solution"].count("\n"))]
             assert int(problem.answer) >= 0
 
 

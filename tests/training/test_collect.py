@@ -80,7 +80,7 @@ def test_summary_by_hand() -> None:
     # rewards 1, 0.5, 0 without the unscorable one; lengths 4, 2, 4, 2; the second group has one scorable reward, so no variance
     assert got == {
         "reward": 0.5, "pass_rate": 0.25, "length": 3.0, "finished": 0.5, "zero_variance": 0.5, "unscorable": 1.0, "replaced_groups": 4.0,
-        "reward/r": 0.5,
+        "age": 0.0, "reward/r": 0.5,
     }  # fmt: skip
 
 

@@ -60,6 +60,10 @@ def learner(policy, method: Method, *, reference=None, budget: int = 4096, **set
     return Learner(policy=policy, reference=reference, method=method, optimiser=optimiser, temperature=1.0, token_budget=budget, **settings)
 
 
+def built(groups: list[Group], found: Scores, method: Method) -> TrainingBatch:
+    return method.with_advantages(batches.build(groups, found))
+
+
 def minibatch(batch: TrainingBatch, method: Method) -> TrainingBatch:
     return next(batches.minibatches(batch, method, 1, constant_length=8, seed=0, step=1, iteration=0))
 
@@ -67,7 +71,7 @@ def minibatch(batch: TrainingBatch, method: Method) -> TrainingBatch:
 def test_two_sequences_of_two_tokens_by_hand() -> None:
     """All logits 0, so that every probability is 1/3. Prompt 0; completions 1 2 (reward 1) and 2 2 (reward 0)."""
     policy = Bigram([[0.0] * 3] * 3)
-    batch = minibatch(batches.build([group(0, (0,), [(1, 2), (2, 2)])], scores([1.0, 0.0]), NO_KL), NO_KL)
+    batch = minibatch(built([group(0, (0,), [(1, 2), (2, 2)])], scores([1.0, 0.0]), NO_KL), NO_KL)
     loss = learner(policy, NO_KL).backward(batch, Means())
     # Rewards 1 and 0: mean 1/2, sample deviation √(1/4 + 1/4) = 0.7071, so Â = ±a with a = 0.5 / 0.7071 = 0.7071.
     # Each token weighs 1/(2 sequences · 2 tokens) = 1/4. On-policy the ratio is 1, so the loss is −(a + a − a − a)/4 = 0.
@@ -88,7 +92,7 @@ def test_the_same_with_the_kl_term_by_hand() -> None:
     policy = Bigram([[0.0] * 3] * 3)
     reference = Bigram([[math.log(2), 0.0, 0.0], [0.0] * 3, [0.0] * 3])
     trainer = learner(policy, method, reference=reference)
-    batch = batches.build([group(0, (0,), [(1, 2), (2, 2)])], scores([1.0, 0.0]), method)
+    batch = built([group(0, (0,), [(1, 2), (2, 2)])], scores([1.0, 0.0]), method)
     means = Means()
     loss = trainer.backward(minibatch(trainer._with_fixed_logprobs(batch), method), means)
     # Both first tokens have π_ref/π_θ = (1/4)/(1/3) = 3/4: k3 = 3/4 − ln(3/4) − 1 = 0.0376821; the second tokens have 0.
@@ -105,7 +109,7 @@ def test_the_same_with_the_kl_term_by_hand() -> None:
 
 def llama_batch(method: Method) -> TrainingBatch:
     groups = [group(0, (7, 8, 9), [(11, 12, 13, 2), (14, 2)]), group(1, (7, 10), [(15, 16, 17, 18, 19, 2), (20, 2)])]
-    return minibatch(batches.build(groups, scores([1.0, 0.0], [0.0, 1.0]), method), method)
+    return minibatch(built(groups, scores([1.0, 0.0], [0.0, 1.0]), method), method)
 
 
 @pytest.mark.parametrize("share_prompt", [True, False])
@@ -131,7 +135,7 @@ def test_the_same_gradient_for_one_two_and_four_micro_batches(share_prompt: bool
 def test_sequences_without_a_gradient_are_left_out_and_change_nothing() -> None:
     groups = [group(0, (7, 8), [(11, 12, 2), (14, 2)]), group(1, (9,), [(15, 2), (16, 17, 2)])]
     found = scores([1.0, 0.0], [1.0, 1.0])  # the second group teaches nothing
-    batch = minibatch(batches.build(groups, found, NO_KL), NO_KL)
+    batch = minibatch(built(groups, found, NO_KL), NO_KL)
     assert batches.learning_rows(batch, NO_KL).tolist() == [0, 1]
     policy = LanguagePolicy(tiny_model(len(tiny_tokenizer())).double())
     learner(policy, NO_KL).backward(batch, Means())
@@ -143,14 +147,14 @@ def test_sequences_without_a_gradient_are_left_out_and_change_nothing() -> None:
 
 
 def test_an_unscorable_completion_is_in_neither_numerator_nor_denominator() -> None:
-    batch = batches.build([group(0, (7,), [(11, 2), (12, 2), (13, 2)])], scores([1.0, math.nan, 0.0]), NO_KL)
+    batch = built([group(0, (7,), [(11, 2), (12, 2), (13, 2)])], scores([1.0, math.nan, 0.0]), NO_KL)
     assert batch.tokens.tolist() == [[11, 2], [13, 2]]
     assert minibatch(batch, NO_KL).weights.tolist() == [[0.25, 0.25], [0.25, 0.25]]
 
 
 def test_minibatches_hold_whole_groups_each_once() -> None:
     groups = [group(i, (7,), [(11 + i, 2), (30 + i, 2)]) for i in range(5)]
-    batch = batches.build(groups, scores(*[[1.0, 0.0]] * 5), NO_KL)
+    batch = built(groups, scores(*[[1.0, 0.0]] * 5), NO_KL)
     parts = list(batches.minibatches(batch, NO_KL, 2, constant_length=8, seed=0, step=1, iteration=0))
     assert sorted(len(part.tokens) for part in parts) == [4, 6]
     seen = [g for part in parts for g in part.group_index.tolist()]
@@ -191,7 +195,7 @@ def test_a_rollout_that_teaches_nothing_changes_nothing() -> None:
     policy = LanguagePolicy(tiny_model(len(tiny_tokenizer())))
     start = copy.deepcopy(policy.module.state_dict())
     trainer = learner(policy, NO_KL)
-    metrics = trainer.learn(batches.build([group(0, (7,), [(11, 2), (12, 2)])], scores([1.0, 1.0]), NO_KL), step=1, constant_length=8)
+    metrics = trainer.learn(batches.build([group(0, (7,), [(11, 2), (12, 2)])], scores([1.0, 1.0])), step=1, constant_length=8)
     assert trainer.optimiser.updates == 0
     assert metrics["trained_share"] == 0.0
     assert all(torch.equal(start[name], value) for name, value in policy.module.state_dict().items())

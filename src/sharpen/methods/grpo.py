@@ -1,6 +1,7 @@
 """GRPO with outcome supervision: the group's own mean and deviation take the place of a value model."""
 
-from sharpen.methods.method import KL, Advantage, Method, Surrogate
+from sharpen.methods.method import Method
+from sharpen.methods.settings import KL, Advantage, Surrogate
 
 GRPO = Method(
     name="grpo",
@@ -13,4 +14,5 @@ GRPO = Method(
     kl=KL(placement="in_loss", estimator="k3", coef=0.04),
     reduction="seq-mean-token-mean",
     source="arXiv:2402.03300 §4.1, Eq. 3",
+    target="∇J, each question weighed by 1 over its group's deviation and each answer by 1 over its length",
 )

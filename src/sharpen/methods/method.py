@@ -8,115 +8,93 @@ T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from sharpen.ops import advantages as adv
-from sharpen.ops import kl as kls
-from sharpen.ops import surrogate as surrogates
+from sharpen.methods import credit, losses
+from sharpen.methods.losses import TokenLoss
+from sharpen.methods.settings import GROUP_BASELINES, KL, Advantage, DataSource, RewardKind, Supervision, Surrogate, ValueLoss
 from sharpen.ops.reduce import Reduction
+from sharpen.ops.value import squared_error
 from sharpen.records import TrainingBatch
 
-DataSource = Literal["demonstrations", "sft_policy", "current_policy"]
-RewardKind = Literal["none", "rule", "model", "preference"]
-Supervision = Literal["outcome", "process"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Advantage:
-    """How rewards become advantages.
-
-    Attributes:
-        kind: `group_norm` or `group_mean` (see `sharpen.ops.advantages`).
-        ddof: of the group's deviation, 0 or 1; 1 by default, as TRL and verl (the paper does not say).
-        eps: added to the deviation.
-    """
-
-    kind: Literal["group_norm", "group_mean"]
-    ddof: int = 1
-    eps: float = 1e-4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Surrogate:
-    """What is differentiated.
-
-    Attributes:
-        kind: `clipped_token` (see `sharpen.ops.surrogate`).
-        clip_low: ε below 1.
-        clip_high: ε above 1; 1 and more are allowed (R1's first stage used 10).
-    """
-
-    kind: Literal["clipped_token"]
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-
-
-@dataclass(frozen=True, kw_only=True)
-class KL:
-    """The penalty for leaving the reference.
-
-    Attributes:
-        placement: `none`, or `in_loss` (per token, beside the surrogate).
-        estimator: k1, k2 or k3 (see `sharpen.ops.kl`).
-        coef: β; 0 turns the term off, and no reference is then kept.
-    """
-
-    placement: Literal["none", "in_loss"] = "none"
-    estimator: kls.Estimator = "k3"
-    coef: float = 0.0
-
-
-class TokenLoss(NamedTuple):
-    """Per-token values, [B, T] each and 0 where masked out.
-
-    Attributes:
-        values: the loss to minimise, before the reduction's weights.
-        ratio: π_θ / π_old, detached.
-        clipped: bool, where the clip took the gradient away.
-        kl: the KL estimate, detached; None without a reference.
-    """
-
-    values: Tensor
-    ratio: Tensor
-    clipped: Tensor
-    kl: Tensor | None
+NO_PENALTY = KL()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A post-training method. See the module's text; the fields are the columns of `sharpen methods`."""
+    """A post-training method. See the module's text; the fields are the columns of `sharpen methods`.
+
+    A method with an advantage or a loss of its own is a subclass that overrides `with_advantages` or `loss`.
+
+    Attributes:
+        name: by which a recipe asks for it.
+        title: its full name.
+        data_source: who wrote the completions: `demonstrations`, the `sft_policy` (once, before training) or the `current_policy`.
+        reward: what judges them.
+        supervision: whether an answer or each of its steps is judged.
+        advantage: how rewards become advantages.
+        surrogate: what is differentiated.
+        kl: the penalty for leaving the reference.
+        reduction: how per-token losses become one number.
+        value: how a value model is fitted; None where the method has none.
+        source: the paper.
+        target: what the on-policy gradient estimates, in words.
+    """
 
     name: str
     title: str
     data_source: DataSource
     reward: RewardKind
-    supervision: Supervision
+    supervision: Supervision = "outcome"
     advantage: Advantage
     surrogate: Surrogate
-    kl: KL
+    kl: KL = NO_PENALTY
     reduction: Reduction
+    value: ValueLoss | None = None
     source: str
+    target: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a value that no trainer could carry out."""
+        if (self.advantage.kind == "gae") != (self.value is not None):
+            raise ValueError(f"method {self.name}: the advantage gae and a value loss go together")
+        if (self.advantage.kind == "preference") != (self.surrogate.kind == "pairwise"):
+            raise ValueError(f"method {self.name}: the advantage preference and the surrogate pairwise go together")
+        if (self.advantage.kind == "process") != (self.supervision == "process"):
+            raise ValueError(f"method {self.name}: the advantage process and process supervision go together")
+        if self.kl.placement == "in_reward" and self.advantage.kind in ("constant", "accept", "process", "preference"):
+            raise ValueError(f"method {self.name}: a KL term in the reward needs an advantage that grades by the reward")
 
     @property
     def needs_reference(self) -> bool:
-        """Whether the loss has a term that compares with the reference."""
-        return self.kl.placement != "none" and self.kl.coef != 0.0
+        """Whether the method compares with the reference."""
+        return self.kl.used or self.surrogate.kind == "pairwise"
 
-    def advantages(self, rewards: Tensor) -> Tensor:
-        """Advantages of outcome rewards.
+    @property
+    def needs_group(self) -> bool:
+        """Whether the completions of a group are compared, so that there must be two at least."""
+        return self.advantage.kind in GROUP_BASELINES
+
+    @property
+    def judges_tokens(self) -> bool:
+        """Whether advantages depend on log-probabilities or values, which must then be taken first."""
+        return self.value is not None or (self.kl.placement == "in_reward" and self.kl.used)
+
+    @property
+    def moves_without_advantage(self) -> bool:
+        """Whether a completion of advantage 0 has a gradient: by a KL term in the loss."""
+        return self.kl.placement == "in_loss" and self.kl.used
+
+    def with_advantages(self, batch: TrainingBatch) -> TrainingBatch:
+        """The batch of a whole rollout with its advantages [B, T] (and returns); for pairs, only the completions that form some.
 
         Args:
-            rewards: [P, G], NaN where unscorable.
-
-        Returns:
-            [P, G], detached: one value a completion, the same for each of its tokens.
+            batch: see `sharpen.methods.credit.assign`.
         """
-        return _ADVANTAGES[self.advantage.kind](rewards, self.advantage)
+        return credit.assign(batch, self.advantage, self.kl)
 
     def loss(self, logprobs: Tensor, batch: TrainingBatch) -> TokenLoss:
         """Per-token losses; the loss is their sum under `batch.weights`.
@@ -125,18 +103,7 @@ class Method:
             logprobs: log π_θ of `batch.tokens`, [B, T], with gradient.
             batch: see `TrainingBatch`.
         """
-        logprobs, old, ref = _selected(logprobs, batch)
-        surrogate = self.surrogate
-        advantages = batch.advantages.to(logprobs.dtype)
-        values = surrogates.clipped_token(logprobs, old, advantages, low=surrogate.clip_low, high=surrogate.clip_high)
-        kl = None
-        if self.needs_reference and ref is not None:
-            penalty = kls.estimate(logprobs, ref, self.kl.estimator)
-            values = values + self.kl.coef * penalty
-            kl = penalty.detach()
-        ratio = torch.exp(logprobs.detach() - old)
-        clipped = surrogates.is_clipped(ratio, advantages, low=surrogate.clip_low, high=surrogate.clip_high) & batch.loss_mask
-        return TokenLoss(values=torch.where(batch.loss_mask, values, 0.0), ratio=ratio, clipped=clipped, kl=kl)
+        return losses.token_loss(logprobs, batch, self.surrogate, self.kl)
 
     def coefficient(self, logprobs: Tensor, batch: TrainingBatch) -> Tensor:
         """The gradient coefficient of ∇ log π_θ(o_t), in closed form (DeepSeekMath App. A.1), before the reduction's weights.
@@ -150,28 +117,17 @@ class Method:
         Returns:
             [B, T], 0 where masked out.
         """
-        logprobs, old, ref = _selected(logprobs.detach(), batch)
-        advantages = batch.advantages.to(logprobs.dtype)
-        ratio = torch.exp(logprobs - old)
-        clipped = surrogates.is_clipped(ratio, advantages, low=self.surrogate.clip_low, high=self.surrogate.clip_high)
-        out = torch.where(clipped, 0.0, ratio * advantages)
-        if self.needs_reference and ref is not None:
-            out = out - self.kl.coef * kls.derivative(logprobs, ref, self.kl.estimator)
-        return torch.where(batch.loss_mask, out, 0.0)
+        return losses.coefficient(logprobs, batch, self.surrogate, self.kl)
 
+    def value_loss(self, values: Tensor, batch: TrainingBatch) -> Tensor:
+        """Per-token losses of the value model, [B, T] and 0 where masked out; reduced by the same weights.
 
-_ADVANTAGES: dict[str, Callable[[Tensor, Advantage], Tensor]] = {
-    "group_norm": lambda rewards, a: adv.group_norm(rewards, ddof=a.ddof, eps=a.eps),
-    "group_mean": lambda rewards, a: adv.group_mean(rewards),
-}
-
-
-def _selected(logprobs: Tensor, batch: TrainingBatch) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Policy, old and reference log-probabilities with 0 at masked positions: chosen, not multiplied, so that no NaN there gets through."""
-    if logprobs.shape != batch.tokens.shape:
-        raise ValueError(f"expected logprobs of shape {tuple(batch.tokens.shape)} as the tokens, got {tuple(logprobs.shape)}")
-    mask = batch.loss_mask
-    logprobs = torch.where(mask, logprobs, 0.0)
-    old = logprobs.detach() if batch.old_logprobs is None else torch.where(mask, batch.old_logprobs.to(logprobs.dtype), 0.0)
-    ref = None if batch.ref_logprobs is None else torch.where(mask, batch.ref_logprobs.to(logprobs.dtype), 0.0)
-    return logprobs, old, ref
+        Args:
+            values: V(s_t), [B, T], with gradient.
+            batch: with the values before the rollout's first update, and returns.
+        """
+        if self.value is None or batch.values is None or batch.returns is None:
+            raise ValueError(f"method {self.name}: expected a value loss, and a batch with values and returns")
+        mask = batch.loss_mask
+        now, returns, old = (torch.where(mask, x.to(values.dtype), 0.0) for x in (values, batch.returns, batch.values))
+        return torch.where(mask, squared_error(now, returns, old, clip=self.value.clip), 0.0)

@@ -93,3 +93,40 @@ class CandidatePolicy:
         other = copy.copy(self)
         other.module = copy.deepcopy(self.module).requires_grad_(False)
         return other
+
+
+class QuestionValue(nn.Module):
+    """A linear function of all that is known of a question, from [..., C · F] to [...]; it begins at 0."""
+
+    def __init__(self, features: int, dtype: torch.dtype = torch.float64) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(features, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros((), dtype=dtype))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """The value of each question."""
+        return features @ self.weight + self.bias
+
+
+class CandidateValue:
+    """A value model for the candidate policy; it implements `sharpen.models.value.ValueModel`.
+
+    The state that an answer continues is its question, so the value is one of the question: linear in the features of all its candidates.
+
+    Args:
+        features: [N, C, F], as for `CandidatePolicy`.
+    """
+
+    def __init__(self, features: Tensor) -> None:
+        checks.rank(3, features=features)
+        self.features = features.flatten(1)
+        self.module = QuestionValue(self.features.shape[1], features.dtype)
+
+    def cost(self, batch: TrainingBatch) -> list[int]:
+        """See `Policy.cost`: one position each."""
+        return [1] * len(batch.tokens)
+
+    def values(self, batch: TrainingBatch) -> Tensor:
+        """See `ValueModel.values`."""
+        questions = torch.tensor([prompt[0] for prompt in batch.prompts], dtype=torch.int64)[batch.group_index]
+        return torch.where(batch.loss_mask, self.module(self.features[questions])[:, None], 0.0)

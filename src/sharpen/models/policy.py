@@ -22,20 +22,24 @@ class PolicyOutput(NamedTuple):
     entropy: Tensor
 
 
-class Policy(Protocol):
-    """What the trainer needs of a policy; the candidate policy and language models are two of them."""
+class Reader(Protocol):
+    """What reads a batch: a policy or a value model."""
 
     @property
     def module(self) -> nn.Module:
         """What holds the parameters."""
         ...
 
-    def logprobs(self, batch: TrainingBatch, *, temperature: float) -> PolicyOutput:
-        """Log-probabilities and entropies of the batch's completion tokens at the temperature that sampled them."""
-        ...
-
     def cost(self, batch: TrainingBatch) -> list[int]:
         """The token positions that each sequence of the batch adds to a forward pass, B of them; prompts are counted apart."""
+        ...
+
+
+class Policy(Reader, Protocol):
+    """What the trainer needs of a policy; the candidate policy and language models are two of them."""
+
+    def logprobs(self, batch: TrainingBatch, *, temperature: float) -> PolicyOutput:
+        """Log-probabilities and entropies of the batch's completion tokens at the temperature that sampled them."""
         ...
 
 
@@ -116,29 +120,48 @@ class LanguagePolicy:
 
     def cost(self, batch: TrainingBatch) -> list[int]:
         """See `Policy.cost`."""
-        if self.share_prompt:
-            return [max(1, n - 1) for n in batch.lengths.tolist()]
-        groups = batch.group_index.tolist()
-        return [len(batch.prompts[g]) + max(1, n - 1) for g, n in zip(groups, batch.lengths.tolist(), strict=True)]
+        return positions(batch, share_prompt=self.share_prompt)
 
     def logprobs(self, batch: TrainingBatch, *, temperature: float) -> PolicyOutput:
         """See `Policy.logprobs`. Only completion positions go through the language-model head."""
-        device = next(self.module.parameters()).device
-        packed = Packed(*(tensor.to(device) for tensor in pack(batch, share_prompt=self.share_prompt)))
-        inputs: dict[str, Any] = {"input_ids": packed.tokens, "position_ids": packed.positions, "use_cache": False}
-        inputs["attention_mask"] = packed.tree_mask() if self.share_prompt else (packed.segments >= 0).long()
         if self._head is not None:
-            hidden = self.module.get_decoder()(**inputs).last_hidden_state
-            chosen, entropy = ops.through_head(
-                hidden.flatten(0, 1)[packed.sources], self._head, packed.targets, temperature=temperature
-            )  # fmt: skip
+            hidden, targets = hidden_states(self.module.get_decoder(), batch, share_prompt=self.share_prompt)
+            chosen, entropy = ops.through_head(hidden, self._head, targets, temperature=temperature)
         else:
+            inputs, packed = _inputs(self.module, batch, self.share_prompt)
             logits = self.module(**inputs).logits
             chosen, entropy = ops.from_logits(logits.flatten(0, 1)[packed.sources], packed.targets, temperature=temperature)
-        return PolicyOutput(_unpack(chosen, batch.loss_mask), _unpack(entropy, batch.loss_mask))
+        return PolicyOutput(unpack(chosen, batch.loss_mask), unpack(entropy, batch.loss_mask))
 
 
-def _unpack(values: Tensor, mask: Tensor) -> Tensor:
+def positions(batch: TrainingBatch, *, share_prompt: bool) -> list[int]:
+    """The token positions that each sequence of the batch adds to a forward pass; see `Policy.cost`."""
+    if share_prompt:
+        return [max(1, n - 1) for n in batch.lengths.tolist()]
+    groups = batch.group_index.tolist()
+    return [len(batch.prompts[g]) + max(1, n - 1) for g, n in zip(groups, batch.lengths.tolist(), strict=True)]
+
+
+def hidden_states(body: Any, batch: TrainingBatch, *, share_prompt: bool) -> tuple[Tensor, Tensor]:
+    """The last hidden state of what each completion token continues, [N, H], and those tokens, int64 [N], sequence by sequence.
+
+    Args:
+        body: a Hugging Face decoder, without its language-model head.
+        batch: N completion tokens in all.
+        share_prompt: whether a group is one row under a tree mask.
+    """
+    inputs, packed = _inputs(body, batch, share_prompt)
+    return body(**inputs).last_hidden_state.flatten(0, 1)[packed.sources], packed.targets
+
+
+def _inputs(module: Any, batch: TrainingBatch, share_prompt: bool) -> tuple[dict[str, Any], Packed]:
+    device = next(module.parameters()).device
+    packed = Packed(*(tensor.to(device) for tensor in pack(batch, share_prompt=share_prompt)))
+    mask = packed.tree_mask() if share_prompt else (packed.segments >= 0).long()
+    return {"input_ids": packed.tokens, "position_ids": packed.positions, "use_cache": False, "attention_mask": mask}, packed
+
+
+def unpack(values: Tensor, mask: Tensor) -> Tensor:
     """[N] values of the masked positions, sequence by sequence → [B, T], 0 elsewhere."""
     mask = mask.to(values.device)
     return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)

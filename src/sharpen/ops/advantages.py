@@ -49,6 +49,34 @@ def group_mean(rewards: Tensor) -> Tensor:
     return _centred(rewards)[0]
 
 
+def leave_one_out(rewards: Tensor) -> Tensor:
+    r"""Rewards less the mean of the group's others: $\hat A_i = r_i - \frac{1}{G-1} \sum_{j \ne i} r_j$.
+
+    It is G/(G-1) times `group_mean`, with G the scorable ones. Source: RLOO (arXiv:2402.14740) §4.2; Kool et al. (2019).
+
+    Args:
+        rewards: [P, G], NaN where unscorable.
+
+    Returns:
+        [P, G], detached. `[1, 0, 0, 0]` gives 1, -1/3, -1/3, -1/3.
+    """
+    centred, scorable = _centred(rewards)
+    count = scorable.sum(dim=1, keepdim=True)
+    return centred * (count / (count - 1).clamp(min=1))
+
+
+def accept(rewards: Tensor, *, threshold: float = 1.0) -> Tensor:
+    """1 for a completion whose reward reaches the threshold, else 0: rejection sampling's choice, as a coefficient.
+
+    Source: DeepSeekMath (arXiv:2402.03300) App. A.1.2, the indicator of a right answer.
+
+    Args:
+        rewards: [P, G], NaN where unscorable (0 there).
+        threshold: of acceptance.
+    """
+    return (rewards.detach() >= threshold).to(rewards.dtype)
+
+
 def zero_variance(rewards: Tensor) -> Tensor:
     """Bool [P]: groups that teach nothing, since their scorable rewards are all equal or fewer than two.
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sharpen.ops import checks
 
-Reduction = Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum-norm", "sequence-sum"]
+Reduction = Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum-norm", "sequence-sum", "pair-mean"]
 
 
 def token_weights(mask: Tensor, reduction: Reduction, *, constant_length: int | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -23,7 +23,8 @@ def token_weights(mask: Tensor, reduction: Reduction, *, constant_length: int | 
     - `seq-mean-token-mean`: $1 / (B' |o_i|)$, as GRPO (DeepSeekMath Eq. 3);
     - `token-mean`: $1 / \sum_i |o_i|$, as DAPO;
     - `seq-mean-token-sum-norm`: $1 / (B' L)$ for the constant length L, as Dr.GRPO;
-    - `sequence-sum`: $1 / B'$, the policy gradient's own.
+    - `sequence-sum`: $1 / B'$, the policy gradient's own;
+    - `pair-mean`: $2 / B'$, one over the number of pairs, for losses of which a pair of sequences has one.
 
     Args:
         mask: bool [B, T], the tokens that count in numerator and denominator alike.
@@ -48,6 +49,8 @@ def token_weights(mask: Tensor, reduction: Reduction, *, constant_length: int | 
         divisor = sequences * constant_length
     elif reduction == "sequence-sum":
         divisor = sequences
+    elif reduction == "pair-mean":
+        divisor = sequences / 2
     else:
         raise ValueError(f"expected a reduction of {get_args(Reduction)}, got {reduction!r}")
     return mask.to(dtype) / divisor.to(dtype)

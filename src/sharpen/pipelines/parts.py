@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from sharpen.errors import ProblemError, RecipeError
 from sharpen.grading import state_gold
+from sharpen.methods import Method
 from sharpen.models import tiny
 from sharpen.models.loading import LoadedModel, load
 from sharpen.problems.templates import Template, render
+from sharpen.recipe import Recipe, unused_settings
 from sharpen.records import Completion, Group, Problem
 from sharpen.rewards.score import Scorer
 from sharpen.rollout.rollout import Rollout
@@ -82,6 +85,24 @@ def check_apart(train: Sequence[Problem], held_out: Sequence[Problem]) -> None:
             f"problems: {len(shared)} held-out problems are trained on as well, for example {first.id} as {prompts[first.prompt.strip()]}.",
             fix="Take the held-out problems from another split or file, so that the evaluation shows what was not trained on.",
         )
+
+
+def usable_method(recipe: Recipe, base: Path, notice: Callable[[str], None]) -> Method:
+    """The recipe's method; a setting that it has no use for is told.
+
+    Raises:
+        RecipeError: a method that cannot be had, or that compares the completions of groups of one.
+    """
+    method = recipe.method.build(base)
+    if method.needs_group and recipe.rollout.group_size < 2:
+        raise RecipeError(
+            f"rollout.group_size: {method.name} needs groups of at least 2 completions (G), got {recipe.rollout.group_size}: "
+            "one has no baseline.",
+            fix="Set rollout.group_size to 2 or more.",
+        )
+    if idle := unused_settings(recipe.method, method):
+        notice(f"{method.name} has no use for method.{', method.'.join(idle)}")
+    return method
 
 
 def probe_rewards(scorer: Scorer, problem: Problem, group_size: int) -> None:

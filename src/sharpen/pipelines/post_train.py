@@ -21,17 +21,16 @@ from torch import Tensor
 from sharpen.errors import RecipeError, RunError, nearest
 from sharpen.evaluation.intervals import Estimate
 from sharpen.methods import METHODS, Method
-from sharpen.models.candidate import CandidatePolicy
-from sharpen.ops.advantages import zero_variance
+from sharpen.models.candidate import CandidatePolicy, CandidateValue
 from sharpen.pipelines import parts
 from sharpen.pipelines.candidate_task import FIGURES, PARTIAL_CREDIT, CandidateTask, Figures, make_task, measure
 from sharpen.problems.candidate_data import WorkedProblems, load_worked
 from sharpen.records import Completion, Group, Scores, TrainingBatch
 from sharpen.streams import derive
-from sharpen.tracking.metrics import Means
 from sharpen.tracking.observer import Observer, Silent
 from sharpen.training import batches
-from sharpen.training.learner import Learner
+from sharpen.training.collect import Collected, summary
+from sharpen.training.learner import Critic, Learner
 from sharpen.training.optimiser import Optimiser, Schedule
 from sharpen.training.problem_stream import ProblemStream
 from sharpen.training.run_folder import RunFolder
@@ -46,6 +45,8 @@ QUESTIONS = 32
 LEARNING_RATE = 0.1
 """For weights that begin at 0 on standardised features and have 300 steps, the rate falling to 0."""
 SCHEDULE: Schedule = "linear"
+VALUE_LEARNING_RATE = 0.01
+"""Of the value model, for a method that has one; constant."""
 DECIMALS = 6
 """Of every number in the result's file."""
 
@@ -79,8 +80,10 @@ def post_train(
 ) -> PostTrainResult:
     """Train the candidate policy and write `classic-post-training-gsm8k-seed{seed}.json`, whole or not at all.
 
+    For another method than GRPO, its name stands before the seed.
+
     Args:
-        algorithm: a method of `METHODS` that samples from the current policy.
+        algorithm: a method of `METHODS`.
         dataset: `gsm8k-candidate`.
         maximum_examples: questions to train on at most.
         steps: updates, each on `QUESTIONS` questions.
@@ -97,7 +100,7 @@ def post_train(
     start = time.perf_counter()
     observer = observer or Silent()
     method = _checked(algorithm, dataset, maximum_examples=maximum_examples, steps=steps, group_size=group_size)
-    path = _claimed(Path(output_dir)) / f"classic-post-training-gsm8k-seed{seed}.json"
+    path = _claimed(Path(output_dir)) / _name(algorithm, seed)
     observer.phase("reading questions", 0)
     problems = load_worked(data_dir, offline=offline, seed=seed, generated=maximum_examples)
     if problems.name == "generated":
@@ -141,6 +144,7 @@ class CandidateRun:
         self.clip_fractions: list[float] = []
         self.places = {question.problem.id: place for place, question in enumerate(task.questions[: task.trained])}
         self.stream = ProblemStream([question.problem for question in task.questions[: task.trained]], seed)
+        self.critic = _critic(task) if method.value is not None else None
         self.learner = Learner(
             policy=self.policy,
             reference=self.reference if method.needs_reference else None,
@@ -149,6 +153,7 @@ class CandidateRun:
             temperature=1.0,
             token_budget=QUESTIONS * (group_size + 1),
             seed=seed,
+            critic=self.critic,
         )
 
     def train(self, observer: Observer) -> dict[str, Any]:
@@ -157,36 +162,40 @@ class CandidateRun:
         since, done = time.perf_counter(), 0
         for step in range(1, self.steps + 1):
             groups, scores = self.rollout(step)
-            batch = self.batch(groups, scores, step)
+            batch = self.learner.prepare(self.batch(groups, scores))
             if step == self.steps:
                 told = self.describe(step, groups, scores, batch)
-            means = Means()
-            means.add("loss", self.learner.backward(batch, means), 1)
-            self.learner.optimiser.step()
-            self.clip_fractions.append(means.result()["clip_fraction"])
-            if step % REFRESH == 0:
+            metrics = self.learner.update(batch, step=step, constant_length=1)
+            self.clip_fractions.append(metrics.get("clip_fraction", 0.0))
+            if step % REFRESH == 0 and self.method.data_source == "current_policy":
                 self.old = self.policy.frozen_copy()
                 self.refreshes += 1
             if step in (1, self.steps) or step % REFRESH == 0:
-                metrics = {
-                    "reward": float(scores.total.mean()),
-                    "pass_rate": float(scores.correct.double().mean()),
-                    "zero_variance": float(zero_variance(scores.total).double().mean()),
-                    "length": 1.0,
-                    **means.result(),
-                }
                 now = time.perf_counter()
                 seconds = (now - since) / (step - done)
-                observer.step(step, self.steps, metrics, {"step": seconds, "tokens_per_second": scores.total.numel() / seconds})
+                observer.step(
+                    step,
+                    self.steps,
+                    summary(Collected(groups=groups, scores=scores, replaced=0)) | metrics,
+                    {"step": seconds, "tokens_per_second": scores.total.numel() / seconds},
+                )
                 since, done = now, step
         return told
 
     def rollout(self, step: int) -> tuple[list[Group], Scores]:
-        """G samples of each of the step's questions from the old policy, and their rewards."""
-        problems = self.stream.take(QUESTIONS)
+        """The step's questions with samples of each, and their rewards.
+
+        G samples from the old policy; for a method that samples once, from the policy before training, the same ones whenever a question
+        comes again; for demonstrations, the true solution of G times as many questions.
+        """
+        shown = self.method.data_source == "demonstrations"
+        problems = self.stream.take(QUESTIONS * self.group_size if shown else QUESTIONS)
         places = [self.places[problem.id] for problem in problems]
-        seeds = [[derive(self.seed, "candidate", step, p, 0, i) for i in range(self.group_size)] for p in range(len(places))]
-        chosen, logprobs = self.old.sample(places, seeds)
+        if shown:
+            chosen = self.task.correct[torch.tensor(places)].long().argmax(dim=1, keepdim=True)
+            logprobs = torch.full(chosen.shape, float("nan"), dtype=torch.float64)
+        else:
+            chosen, logprobs = self.old.sample(places, self._seeds(step, places))
         groups = [
             Group(
                 id=f"{step}/{position}/0",
@@ -203,43 +212,53 @@ class CandidateRun:
         rewards, correct = self.task.rewards[where, chosen], self.task.correct[where, chosen]
         return groups, Scores(total=rewards, parts={"graded": rewards}, correct=correct, answers=())
 
+    def _seeds(self, step: int, places: list[int]) -> list[list[int]]:
+        if self.method.data_source == "sft_policy":
+            return [[derive(self.seed, "candidate", "once", place, i) for i in range(self.group_size)] for place in places]
+        return [[derive(self.seed, "candidate", step, p, 0, i) for i in range(self.group_size)] for p in range(len(places))]
+
     @torch.no_grad()
-    def batch(self, groups: list[Group], scores: Scores, step: int) -> TrainingBatch:
-        """The step's one minibatch, with the old policy's and the reference's log-probabilities."""
-        built = batches.build(groups, scores, self.method)
-        built = replace(
-            built,
-            old_logprobs=self.old.logprobs(built).logprobs,
-            ref_logprobs=self.reference.logprobs(built).logprobs if self.method.needs_reference else None,
-        )
-        return next(batches.minibatches(built, self.method, 1, constant_length=1, seed=self.seed, step=step, iteration=0))
+    def batch(self, groups: list[Group], scores: Scores) -> TrainingBatch:
+        """The step's one minibatch, with the log-probabilities of the policy that sampled it."""
+        built = batches.build(groups, scores)
+        return replace(built, old_logprobs=self.old.logprobs(built).logprobs)
 
     @torch.no_grad()
     def describe(self, step: int, groups: list[Group], scores: Scores, batch: TrainingBatch) -> dict[str, Any]:
         """What a step's update is made of: clip fraction and ratios of the whole batch, and one group in full.
 
-        The group is the first whose rewards differ; the first one where there is none.
+        The group is the first whose rewards differ; the first one where there is none. A sample that the method leaves out (one in no
+        pair) has no ratio.
         """
         told = self.method.loss(self.policy.logprobs(batch).logprobs, batch)
         shown = next((p for p, row in enumerate(scores.total.tolist()) if len(set(row)) > 1), 0)
+        size = len(groups[shown].completions)
+        rows = {place: row for row, place in enumerate(batch.place.tolist())} if batch.place is not None else {}
+        samples = [completion.tokens[0] for completion in groups[shown].completions]
 
-        def row(values: Tensor) -> list[Any]:
-            return values.reshape(-1, self.group_size)[shown].tolist()
+        def row(values: Tensor, absent: Any) -> list[Any]:
+            return [values[rows[place], 0].item() if place in rows else absent for place in range(shown * size, (shown + 1) * size)]
 
+        ratio = told.ratio if len(told.ratio) else torch.ones(1)
         return {
             "step": step,
-            "clip_fraction": float(told.clipped.double().mean()),
-            "importance_ratio": {"mean": float(told.ratio.mean()), "min": float(told.ratio.min()), "max": float(told.ratio.max())},
+            "clip_fraction": float(told.clipped.double().mean()) if len(told.clipped) else 0.0,
+            "importance_ratio": {"mean": float(ratio.mean()), "min": float(ratio.min()), "max": float(ratio.max())},
             "group": {
                 "question": groups[shown].problem.id,
-                "samples": row(batch.tokens),
-                "origins": [self.task.questions[groups[shown].prompt_tokens[0]].origins[c] for c in row(batch.tokens)],
+                "samples": samples,
+                "origins": [self.task.questions[groups[shown].prompt_tokens[0]].origins[c] for c in samples],
                 "rewards": scores.total[shown].tolist(),
-                "advantages": row(batch.advantages),
-                "importance_ratios": row(told.ratio),
-                "clipped": row(told.clipped),
+                "advantages": row(batch.advantages, 0.0),
+                "importance_ratios": row(told.ratio, None),
+                "clipped": row(told.clipped, False),
             },
         }
+
+
+def _critic(task: CandidateTask) -> Critic:
+    model = CandidateValue(task.features)
+    return Critic(model=model, optimiser=Optimiser(model.module.named_parameters(), learning_rate=VALUE_LEARNING_RATE))
 
 
 @contextmanager
@@ -312,7 +331,7 @@ def _data(problems: WorkedProblems, run: CandidateRun, before: Figures, after: F
         "last_step": last,
         "mean_clip_fraction": sum(run.clip_fractions) / len(run.clip_fractions),
         "old_policy_refreshes": run.refreshes,
-        "value_model_parameters": 0,  # the group's own mean is the baseline
+        "value_model_parameters": run.critic.parameters if run.critic is not None else 0,
     }
 
 
@@ -329,18 +348,18 @@ def _checked(algorithm: str, dataset: str, *, maximum_examples: int, steps: int,
     for name, given, known in (("algorithm", algorithm, METHODS), ("dataset", dataset, DATASETS)):
         if given not in known:
             raise RecipeError(f"{name} '{given}': unknown.{nearest(given, known)}", fix=f"Give one of {', '.join(known)}.")
-    for name, number, least in (("maximum_examples", maximum_examples, 1), ("steps", steps, 1), ("group_size", group_size, 2)):
+    method = METHODS[algorithm]
+    least_group = 2 if method.needs_group else 1
+    for name, number, least in (("maximum_examples", maximum_examples, 1), ("steps", steps, 1), ("group_size", group_size, least_group)):
         if number < least:
             why = "; a group of one has no baseline" if name == "group_size" and number == 1 else ""
             raise RecipeError(f"{name}: expected at least {least}, got {number}{why}.", fix=f"Give {name} of {least} or more.")
-    method = METHODS[algorithm]
-    if method.data_source != "current_policy" or method.supervision != "outcome" or method.reward not in ("rule", "model"):
-        raise RecipeError(
-            f"algorithm '{algorithm}': the candidate policy learns from one reward a sample of its own, and {algorithm} takes "
-            f"{method.data_source.replace('_', ' ')} samples with {method.supervision} supervision and reward '{method.reward}'.",
-            fix="Give a method of group samples, such as grpo.",
-        )
     return method
+
+
+def _name(algorithm: str, seed: int) -> str:
+    """The result's file; GRPO's has the short name."""
+    return f"classic-post-training-gsm8k-{'' if algorithm == 'grpo' else f'{algorithm}-'}seed{seed}.json"
 
 
 def _claimed(folder: Path) -> Path:

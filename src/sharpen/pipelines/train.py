@@ -16,12 +16,12 @@ import torch
 
 from sharpen.errors import RunError, SharpenError
 from sharpen.evaluation.evaluate import evaluate
-from sharpen.evaluation.summary import Comparison, ProblemResult, compare
+from sharpen.evaluation.summary import Comparison, ProblemResult, compare, summarise
 from sharpen.grading import grade
 from sharpen.models.loading import LoadedModel, resolve_device, resolve_dtype
 from sharpen.models.policy import LanguagePolicy
 from sharpen.models.saving import save_model
-from sharpen.pipelines import parts
+from sharpen.pipelines import data, parts
 from sharpen.problems.checks import check_golds
 from sharpen.problems.difficulty import select_by_pass_rate
 from sharpen.problems.source import fingerprint, load_problems
@@ -35,11 +35,10 @@ from sharpen.tracking.observer import Observer, Silent
 from sharpen.tracking.trackers import FanOut, load_trackers
 from sharpen.training import checkpoint, memory, run_folder
 from sharpen.training.checkpoint import State
-from sharpen.training.learner import Learner
+from sharpen.training.learner import Critic, Learner
 from sharpen.training.loop import Trainer
 from sharpen.training.memory import MemoryEstimate
 from sharpen.training.optimiser import Optimiser
-from sharpen.training.problem_stream import ProblemStream
 from sharpen.training.run_folder import RunFolder
 
 
@@ -98,6 +97,7 @@ class _Run:
         observer.phase("loading", 0)
         self.trackers = FanOut(load_trackers(recipe.tracking.trackers, folder.path))
         self.train_problems, self.held_out = self._problems(base)
+        self.method = parts.usable_method(recipe, base, observer.notice)
         self.scorer = Scorer(recipe.rewards, base=base)
         parts.probe_rewards(self.scorer, self.train_problems[0], recipe.rollout.group_size)
         parts.ensure_model(recipe.model, observer)
@@ -109,7 +109,8 @@ class _Run:
             device=self.resolved["device"],
             max_rows=recipe.rollout.max_rows,
         )
-        self.method = recipe.method.build()
+        if self.method.supervision == "process":
+            self.scorer = Scorer(recipe.rewards, base=base, decode=self.rollout.decode)
         self.policy = LanguagePolicy(self.loaded.model)
         self.memory = self._plan_memory()
 
@@ -167,6 +168,7 @@ class _Run:
         settings: dict[str, Any] = {
             "temperature": recipe.rollout.temperature,
             "needs_reference": self.method.needs_reference,
+            "needs_value": self.method.value is not None,
             "rows": recipe.rollout.max_rows,
             "sequence_length": max(longest),
         }
@@ -230,6 +232,15 @@ class _Run:
         self.folder.write_json(path, {"step": step, "results": [asdict(result) for result in found.results]})
         return found.results
 
+    def _figures(self, step: int) -> dict[str, Any]:
+        """Figures of the held-out problems in the middle of training."""
+        when = "after" if step == self.recipe.training.steps else f"step-{step:06d}"
+        found = summarise(self._evaluate(when, step), self.recipe.evaluation.ks, seed=self.recipe.seed)
+        self.observer.notice(
+            f"step {step}: held-out " + ", ".join(f"Pass@{k} {100 * estimate.value:.1f}" for k, estimate in found.pass_at_k.items())
+        )
+        return found.to_dict()
+
     def _trainer(self, problems: list[Problem]) -> Trainer:
         recipe, training = self.recipe, self.recipe.training
         reference = LanguagePolicy(copy.deepcopy(self.loaded.model).requires_grad_(False)) if self.method.needs_reference else None
@@ -243,6 +254,7 @@ class _Run:
             total=training.steps * training.num_iterations * training.minibatches,
             schedule=training.schedule,
         )
+        critic = data.critic(recipe, self.method, self.loaded)
         state = self.state or State(
             step=0,
             updates=0,
@@ -252,15 +264,21 @@ class _Run:
             resolved=self.resolved,
             totals={},
         )
+        source = data.source(
+            recipe, self.method, problems, state.problem_position, self.loaded, self.rollout, self.scorer, self.folder, self.observer
+        )  # before what follows: the policy that samples once is the one before training
         if self.checkpoint is not None:
-            _restore(self.checkpoint, state, self.loaded, reference, optimiser)
+            _restore(self.checkpoint, state, self.loaded, reference, optimiser, critic)
             self.observer.notice(f"resuming after step {state.step} from {self.checkpoint}")
+        if critic is not None:
+            self.observer.notice(f"value model: {critic.parameters:,} parameters, {memory.human(critic.memory)} with its optimiser")
+        events = _log(self.folder.events, state.step)
+        if state.step == 0:
+            events.append("parameters", **data.parameters(self.loaded, critic))
         return Trainer(
             recipe=recipe,
             folder=self.folder.path,
-            rollout=self.rollout,
-            scorer=self.scorer,
-            problems=ProblemStream(problems, recipe.seed, position=state.problem_position),
+            source=source,
             learner=Learner(
                 policy=self.policy,
                 reference=reference,
@@ -271,20 +289,26 @@ class _Run:
                 num_iterations=training.num_iterations,
                 minibatches=training.minibatches,
                 seed=recipe.seed,
+                critic=critic,
             ),
             write_model=lambda path: save_model(self.loaded.model, self.loaded.tokenizer, path),
             state=state,
-            events=_log(self.folder.events, state.step),
+            events=events,
             timings=_log(self.folder.timings, state.step),
             trackers=self.trackers,
             observer=self.observer,
+            measure=self._figures if self.held_out else None,
             saved_step=state.step if self.checkpoint is not None else -1,
         )
 
 
-def _restore(path: Path, state: State, loaded: LoadedModel, reference: LanguagePolicy | None, optimiser: Optimiser) -> None:
+def _restore(
+    path: Path, state: State, loaded: LoadedModel, reference: LanguagePolicy | None, optimiser: Optimiser, critic: Critic | None
+) -> None:
     checkpoint.load_weights(loaded.model, path)
     optimiser.load_state_tensors(checkpoint.load_tensors(path / "training" / "optimiser.safetensors"), state.updates)
+    if critic is not None:
+        critic.load_state_tensors(checkpoint.load_tensors(path / "training" / "critic.safetensors"), state.value_updates)
     if reference is not None and state.reference_step > 0:
         tensors = checkpoint.load_tensors(path / "training" / "reference.safetensors")
         with torch.no_grad():

@@ -35,11 +35,12 @@ _ENUMERABLE = 100_000
 
 
 class Item(NamedTuple):
-    """A question, its answer, and the key that it shares with its mirror images."""
+    """A question, its answer, the key that it shares with its mirror images, and the equations that lead to the answer."""
 
     question: str
     value: int
     key: tuple[Any, ...]
+    steps: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -66,33 +67,39 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _product(a: int, b: int) -> Item:
-    return Item(f"What is {a} * {b}?", a * b, _pair(a, b))
+    return Item(f"What is {a} * {b}?", a * b, _pair(a, b), (f"{a} * {b} = {a * b}",))
 
 
 def _sum(a: int, b: int) -> Item:
-    return Item(f"What is {a} + {b}?", a + b, _pair(a, b))
+    return Item(f"What is {a} + {b}?", a + b, _pair(a, b), (f"{a} + {b} = {a + b}",))
 
 
 def _sum_less(a: int, b: int, c: int) -> Item:
-    return Item(f"What is {a} + {b} - {c}?", a + b - c, (_pair(a, b), c))
+    steps = f"{a} + {b} = {a + b}", f"{a + b} - {c} = {a + b - c}"
+    return Item(f"What is {a} + {b} - {c}?", a + b - c, (_pair(a, b), c), steps)
 
 
 def _product_plus(a: int, b: int, c: int) -> Item:
-    return Item(f"What is {a} * {b} + {c}?", a * b + c, (_pair(a, b), c))
+    steps = f"{a} * {b} = {a * b}", f"{a * b} + {c} = {a * b + c}"
+    return Item(f"What is {a} * {b} + {c}?", a * b + c, (_pair(a, b), c), steps)
 
 
 def _two_products(a: int, b: int, c: int, d: int) -> Item:
-    return Item(f"What is {a} * {b} + {c} * {d}?", a * b + c * d, _pair(_pair(a, b), _pair(c, d)))
+    steps = f"{a} * {b} = {a * b}", f"{c} * {d} = {c * d}", f"{a * b} + {c * d} = {a * b + c * d}"
+    return Item(f"What is {a} * {b} + {c} * {d}?", a * b + c * d, _pair(_pair(a, b), _pair(c, d)), steps)
 
 
 def _story(which: int, a: int, b: int, c: int) -> Item:
-    question, value = (
-        (f"Mia buys {a} boxes of {b} pens each. She already has {c} pens. How many pens does she have now?", a * b + c),
-        (f"Ben has {a} marbles and Lea has {b} marbles. Together they give away {c}. How many marbles do they have left?", a + b - c),
-        (f"A hall has {a} rows of {b} chairs. {c} chairs are taken away. How many chairs are left?", a * b - c),
-        (f"Each of {c} children has {a} red beads and {b} blue beads. How many beads do they have together?", (a + b) * c),
+    question, first, then = (
+        (f"Mia buys {a} boxes of {b} pens each. She already has {c} pens. How many pens does she have now?", "*", "+"),
+        (f"Ben has {a} marbles and Lea has {b} marbles. Together they give away {c}. How many marbles do they have left?", "+", "-"),
+        (f"A hall has {a} rows of {b} chairs. {c} chairs are taken away. How many chairs are left?", "*", "-"),
+        (f"Each of {c} children has {a} red beads and {b} blue beads. How many beads do they have together?", "+", "*"),
     )[which]
-    return Item(question, value, (which, _pair(a, b), c))
+    between = a * b if first == "*" else a + b
+    value = {"+": between + c, "-": between - c, "*": between * c}[then]
+    steps = f"{a} {first} {b} = {between}", f"{between} {then} {c} = {value}"
+    return Item(question, value, (which, _pair(a, b), c), steps)
 
 
 LEVELS: Mapping[int, Level] = {
@@ -169,7 +176,9 @@ def _level(source: ArithmeticSource, level: int, count: int | None) -> list[Prob
         item = own.make(*operands)
         if item.value >= 0 and is_held_out(level, item.key) == (source.split == "held_out"):
             id = f"arithmetic/{level}/{'-'.join(map(str, operands))}"
-            problems.append(Problem(id=id, prompt=item.question, answer=str(item.value), meta={"level": level}))
+            problems.append(
+                Problem(id=id, prompt=item.question, answer=str(item.value), meta={"level": level, "solution": "\n".join(item.steps)})
+            )
     if not problems or (count is not None and len(problems) < count):
         asked = "" if count is None else f", and {count} are asked for"
         raise ProblemError(

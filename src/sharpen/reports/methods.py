@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from sharpen.errors import RecipeError, nearest
 from sharpen.methods import METHODS, Method
+from sharpen.recipe import MethodSettings, setting_of, used_settings
 
-BASELINES = {"group_norm": "group mean, ÷ std", "group_mean": "group mean"}
-COEFFICIENTS = {
+SOURCES = {"demonstrations": "demonstrations", "sft_policy": "SFT policy, once", "current_policy": "policy"}
+BASELINES = {
+    "constant": "–",
+    "reward": "none",
+    "accept": "–",
+    "group_norm": "group mean, ÷ std",
+    "group_mean": "group mean",
+    "leave_one_out": "mean of the others",
+    "batch_norm": "batch mean, ÷ std",
+    "process": "mean of the group's steps, ÷ std",
+    "gae": "value model",
+    "preference": "the other of a pair",
+}
+ADVANTAGES = {
+    "constant": "Â = 1",
+    "reward": "Â_i = r_i",
+    "accept": "Â_i = 1 where r_i ≥ accept, else 0",
     "group_norm": "Â_i = (r_i − mean r) / (std r + ε)",
     "group_mean": "Â_i = r_i − mean r",
+    "leave_one_out": "Â_i = r_i − mean of the others' r",
+    "batch_norm": "Â_t = (R_t − mean R) / (std R + ε),  R_t = Σ_(s≥t) r_s",
+    "process": "Â_(i,t) = Σ_(steps j that end at t or later) (r_ij − mean) / (std + ε)",
+    "gae": "Â_t = Σ_l (γλ)^l δ_(t+l),  δ_t = r_t + γ V(s_(t+1)) − V(s_t)",
+    "preference": "Â = +1 for the preferred of a pair, −1 for the other",
 }
-SURROGATES = {"clipped_token": "−min(ρ_t Â_t, clip(ρ_t, 1 − ε_low, 1 + ε_high) Â_t),  ρ_t = π_θ(o_t) / π_old(o_t)"}
+SURROGATES = {
+    "logprob": ("−Â_t log π_θ(o_t)", "Â_t"),
+    "clipped_token": (
+        "−min(ρ_t Â_t, clip(ρ_t, 1 − ε_low, 1 + ε_high) Â_t),  ρ_t = π_θ(o_t) / π_old(o_t)",
+        "ρ_t Â_t where not clipped, else 0",
+    ),
+    "clipped_sequence": (
+        "−min(s Â, clip(s, 1 − ε_low, 1 + ε_high) Â),  s = (π_θ(o) / π_old(o))^(1/|o|)",
+        "s Â where not clipped, else 0",
+    ),
+    "clipped_weight": ("−sg[clip(ρ_t, 1 − ε_low, 1 + ε_high)] Â_t log π_θ(o_t)", "clip(ρ_t, 1 − ε_low, 1 + ε_high) Â_t"),
+    "pairwise": ("−log σ(h),  h = β (Σ_t log π_θ/π_ref (o⁺_t) − Σ_t log π_θ/π_ref (o⁻_t))", "β σ(−h) Â"),
+}
+SHORT = {"logprob": "Â", "clipped_token": "ρ Â", "clipped_sequence": "s Â", "clipped_weight": "clip(ρ) Â", "pairwise": "± β σ(−h)"}
 KLS = {
     "k1": ("log(π_θ/π_ref)", "1"),
     "k2": ("½ log²(π_θ/π_ref)", "log(π_θ/π_ref)"),
@@ -25,28 +60,39 @@ REDUCTIONS = {
     "token-mean": "mean over all tokens",
     "seq-mean-token-sum-norm": "mean over completions of the token sum over a constant length",
     "sequence-sum": "mean over completions of the token sum",
+    "pair-mean": "mean over pairs",
 }
 
 
-def methods_table() -> Table:
-    """Every method as a data source × a reward × a gradient coefficient."""
-    table = Table(title="Methods", title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0))
-    for heading in ("name", "source", "reward", "baseline", "clip", "KL", "reduction", "arXiv"):
-        table.add_column(heading, style="cyan" if heading == "name" else "", no_wrap=heading in ("name", "clip", "arXiv"))
-    for method in METHODS.values():
-        table.add_row(
-            method.name,
-            method.data_source.replace("_", " "),
-            f"{method.reward}, {method.supervision}",
-            BASELINES[method.advantage.kind],
-            f"{method.surrogate.clip_low:g}/{method.surrogate.clip_high:g}",
-            f"{method.kl.estimator} {method.kl.placement.replace('_', ' ')}, {method.kl.coef:g}" if method.needs_reference else "none",
-            method.reduction.replace("-", " "),
-            method.source.partition(" ")[0].removeprefix("arXiv:"),
-        )
-    table.caption = "∇J = E_(q,o)~source [ reduce_t coefficient · ∇ log π_θ(o_t | q, o_<t) ]\nOne of them: sharpen methods NAME"
-    table.caption_justify = "left"
-    return table
+WIDE = 140
+"""Columns of a terminal that holds the whole table; a narrower one gets it in two."""
+
+
+def methods_tables(width: int) -> list[Table]:
+    """Every method as a data source × a reward × a gradient coefficient, in one table or, for a narrow terminal, in two."""
+    columns = {
+        "source": lambda m: SOURCES[m.data_source],
+        "reward": lambda m: m.reward if m.supervision == "outcome" else f"{m.reward}, each step",
+        "baseline": lambda m: BASELINES[m.advantage.kind],
+        "coefficient": _coefficient,
+        "clip": lambda m: f"{m.surrogate.clip_low:g}/{m.surrogate.clip_high:g}" if m.surrogate.kind.startswith("clipped") else "–",
+        "KL": lambda m: f"{m.kl.estimator} {m.kl.placement.replace('_', ' ')}, {m.kl.coef:g}" if m.kl.used else "–",
+        "reduction": lambda m: m.reduction.replace("-", " "),
+        "paper": lambda m: m.source.partition(";")[0].partition(" ")[0].rstrip(",").removeprefix("arXiv:"),
+    }
+    names = list(columns)
+    parts = [names] if width >= WIDE else [["source", "reward", "baseline", "paper"], ["coefficient", "clip", "KL", "reduction"]]
+    tables = []
+    for part in parts:
+        table = Table(box=box.HORIZONTALS, show_edge=False, padding=(0, 1, 0, 0))
+        for heading in ("name", *part):
+            table.add_column(heading, style="cyan" if heading == "name" else "", no_wrap=heading in ("name", "clip", "coefficient"))
+        for method in METHODS.values():
+            table.add_row(method.name, *(columns[heading](method) for heading in part))
+        tables.append(table)
+    tables[-1].caption = "∇J = E_(q,o)~source [ reduce_t coefficient · ∇ log π_θ(o_t | q, o_<t) ]\nOne of them: sharpen methods NAME"
+    tables[-1].caption_justify = "left"
+    return tables
 
 
 def method_page(name: str) -> Group:
@@ -58,39 +104,53 @@ def method_page(name: str) -> Group:
     settings.add_column(style="cyan", no_wrap=True)
     settings.add_column(no_wrap=True)
     settings.add_column(style="dim")
-    for key, value, meaning in _settings(method):
-        settings.add_row(key, value, meaning)
+    for key in used_settings(method):
+        value = setting_of(method, key)
+        settings.add_row(key, "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value), _meaning(key))
+    equations = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    equations.add_column(no_wrap=True)
+    equations.add_column()
+    for label, text in _equations(method):
+        equations.add_row(label, text)
     return Group(
         Text(f"{method.name} — {method.title}", style="bold"),
         Text(method.source, style="dim"),
         Text(""),
-        *[Text(line) for line in _equations(method)],
+        equations,
         Text(""),
         Text("Settings of [method] in a recipe", style="bold"),
         settings,
     )
 
 
-def _equations(method: Method) -> list[str]:
-    loss = "ℓ_t = " + SURROGATES[method.surrogate.kind]
-    coefficient = "coefficient = ρ_t Â_t where not clipped, else 0"
-    if method.needs_reference:
+def _coefficient(method: Method) -> str:
+    penalised = method.kl.used and method.kl.placement == "in_loss"
+    return SHORT[method.surrogate.kind] + (" − β k'" if penalised else "")
+
+
+def _equations(method: Method) -> list[tuple[str, str]]:
+    loss, coefficient = SURROGATES[method.surrogate.kind]
+    advantage = ADVANTAGES[method.advantage.kind]
+    if method.kl.used:
         value, derivative = KLS[method.kl.estimator]
-        loss += f"  +  β ({value})"
-        coefficient += f"  −  β ({derivative})"
-    return [
-        f"advantage    {COEFFICIENTS[method.advantage.kind]}",
-        f"loss         {loss}",
-        f"gradient     {coefficient}",
-        f"reduction    {REDUCTIONS[method.reduction]}",
+        if method.kl.placement == "in_loss":
+            loss += f"  +  β ({value})"
+            coefficient += f"  −  β ({derivative})"
+        else:
+            advantage += f";  each token's reward is less by β {value}"
+    lines = [
+        ("completions", f"from {SOURCES[method.data_source]}".replace("from policy", "from the policy as it is").replace("SFT", "the SFT")),
+        ("advantage", advantage),
+        ("loss", f"ℓ_t = {loss}"),
+        ("coefficient", coefficient),
+        ("reduction", REDUCTIONS[method.reduction]),
+        ("estimates", method.target),
     ]
+    if method.value is not None:
+        clip = "" if method.value.clip is None else f", V kept within {method.value.clip:g} of its old value"
+        lines.insert(4, ("value model", f"½ (V(s_t) − R_t)²{clip};  R_t = Â_t + V(s_t)"))
+    return lines
 
 
-def _settings(method: Method) -> list[tuple[str, str, str]]:
-    return [
-        ("kl_coef", f"{method.kl.coef:g}", "β; 0 keeps no reference"),
-        ("clip_low", f"{method.surrogate.clip_low:g}", "ε below 1"),
-        ("clip_high", f"{method.surrogate.clip_high:g}", "ε above 1; 1 and more are allowed"),
-        ("ddof", f"{method.advantage.ddof}", "of the group's deviation: 1 the sample's, 0 the population's"),
-        ("eps", f"{method.advantage.eps:g}", "added to the deviation"),
-    ]
+def _meaning(key: str) -> str:
+    return MethodSettings.model_fields[key].description or ""

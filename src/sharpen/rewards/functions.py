@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sharpen.errors import RewardError
+
 Rewards = Sequence[float | None]
 RewardFunction = Callable[..., Any]
 
@@ -60,12 +62,36 @@ def finished(*, finish_reason: Sequence[str]) -> Rewards:
     return [float(reason == "stop") for reason in finish_reason]
 
 
+def overlong(*, completion_ids: Sequence[Sequence[int]], limit: int, cache: int) -> Rewards:
+    """DAPO's soft penalty for length: 0 up to `limit - cache` tokens, from there down in a line to -1 at `limit` and beyond.
+
+    Source: DAPO (arXiv:2503.14476) Eq. 13. With limit 100 and cache 20: 80 tokens 0, 81 -0.05, 90 -0.5, 100 -1, 110 -1.
+
+    Args:
+        completion_ids: the token ids of each.
+        limit: in tokens.
+        cache: tokens before the limit in which the penalty grows.
+
+    Raises:
+        RewardError: a cache below 1 or above the limit.
+    """
+    if not 1 <= cache <= limit:
+        raise RewardError(f"Reward function 'overlong': expected a cache of 1 to {limit} tokens, got {cache}.", fix="Set its parameters.")
+    return [-min(1.0, max(0.0, (len(ids) - (limit - cache)) / cache)) for ids in completion_ids]
+
+
 def boxed(*, completions: Sequence[str]) -> Rewards:
     r"""1 for a completion with an answer in `\boxed{…}`, its braces closed and something inside; else 0."""
     return [float(_has_box(text)) for text in completions]
 
 
-BUILT_IN: Mapping[str, RewardFunction] = {"accuracy": accuracy, "boxed": boxed, "finished": finished, "format_think": format_think}
+BUILT_IN: Mapping[str, RewardFunction] = {
+    "accuracy": accuracy,
+    "boxed": boxed,
+    "finished": finished,
+    "format_think": format_think,
+    "overlong": overlong,
+}
 
 
 def _is_think_then_answer(text: str) -> bool:

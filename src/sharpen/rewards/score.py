@@ -16,10 +16,11 @@ from typing import Protocol, TypeGuard
 import torch
 
 from sharpen.errors import RewardError
-from sharpen.records import Group, Problem, RewardFailure, Scores
+from sharpen.records import Completion, Group, Problem, RewardFailure, Scores
 from sharpen.rewards.call import Columns, Value, call
 from sharpen.rewards.functions import RewardFunction
 from sharpen.rewards.settings import RewardFunctionSettings, RewardSettings, load_function
+from sharpen.rewards.steps import judge, split, step_columns
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class _NoGrade:
 
 
 Grader = Callable[[Problem, str], GradeLike]
+Decode = Callable[[Sequence[int]], str]
 
 
 class Scorer:
@@ -63,14 +65,19 @@ class Scorer:
         settings: the recipe's section. A function named twice is recorded as `name` and `name_2`.
         grade: judges a completion's text for a problem, called once a completion; `sharpen.grading.grade` when None.
         base: the folder that the paths of user functions are relative to.
+        decode: token ids → text; given, the steps of completions are judged too.
 
     Raises:
         RewardError: for a function that cannot be loaded.
     """
 
-    def __init__(self, settings: RewardSettings, *, grade: Grader | None = None, base: Path | None = None) -> None:
+    def __init__(
+        self, settings: RewardSettings, *, grade: Grader | None = None, base: Path | None = None, decode: Decode | None = None
+    ) -> None:
         self._grade = grade or _default_grade()
         self._fail_fast = settings.fail_fast
+        self._decode = decode
+        self._steps = (settings.steps.function, settings.steps.load(base)) if decode is not None else None
         self._functions: dict[str, tuple[RewardFunctionSettings, RewardFunction]] = {}
         for entry in settings.functions:
             same = sum(other.name == entry.name for other, _ in self._functions.values())
@@ -99,13 +106,28 @@ class Scorer:
                     failures.append(RewardFailure(function=name, problem_id=rows[place][0].id, index=rows[place][1], reason=reason))
         self._report(failures)
         answers = [grade.answer for grade in grades]
+        totals = [self._total(parts, place) for place in range(len(rows))]
         return Scores(
-            total=_tensor([self._total(parts, place) for place in range(len(rows))], shape),
+            total=_tensor(totals, shape),
             parts={name: _tensor(values, shape) for name, values in parts.items()},
             correct=torch.tensor([grade.verdict == "right" for grade in grades], dtype=torch.bool).reshape(shape),
             answers=tuple(tuple(answers[start * shape[1] : (start + 1) * shape[1]]) for start in range(shape[0])),
             failures=tuple(failures),
+            steps=self._judged([completion for _, _, completion in rows], totals, columns, shape[1]),
         )
+
+    def _judged(
+        self, completions: Sequence[Completion], totals: Sequence[float], columns: Columns, size: int
+    ) -> tuple[tuple[tuple[tuple[int, float], ...], ...], ...] | None:
+        """The step rewards of groups of `size` completions; an empty completion has none."""
+        if self._decode is None or self._steps is None or not completions:
+            return None
+        (name, function), filled = self._steps, [place for place, completion in enumerate(completions) if completion.tokens]
+        steps = [split(completions[place], self._decode) for place in filled]
+        found = judge(name, function, steps, [totals[place] for place in filled], step_columns(function, columns, filled))
+        by_place = dict(zip(filled, found, strict=True))
+        every = [by_place.get(place, ()) for place in range(len(completions))]
+        return tuple(tuple(every[start : start + size]) for start in range(0, len(every), size))
 
     def _graded(self, problem: Problem, text: str) -> GradeLike:
         try:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from sharpen import user_code
 from sharpen.errors import RewardError, nearest
+from sharpen.rewards import steps
 from sharpen.rewards.functions import BUILT_IN, COLUMNS, RewardFunction
-from sharpen.streams import derive
 
 
 class RewardFunctionSettings(BaseModel):
@@ -21,7 +19,9 @@ class RewardFunctionSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    function: str = Field(description="accuracy, boxed, finished, format_think, or your own as path/to/file.py:name relative to the recipe")
+    function: str = Field(
+        description="accuracy, boxed, finished, format_think, overlong, or your own as path/to/file.py:name relative to the recipe"
+    )
     weight: float = Field(1.0, allow_inf_nan=False, description="of its values in the sum; with 0 they are recorded and not counted")
     parameters: dict[str, Any] = Field(default_factory=dict, description="passed to the function by name")
 
@@ -41,12 +41,33 @@ class RewardFunctionSettings(BaseModel):
         return self.function.rpartition(":")[2]
 
 
+class StepSettings(BaseModel):
+    """What judges the steps of a completion, `[rewards.steps]`; used by methods with process supervision."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    function: str = Field("equations", description="equations (does each line's hold?), or your own as path/to/file.py:name")
+
+    @field_validator("function")
+    @classmethod
+    def _known(cls, function: str) -> str:
+        if ":" not in function and function not in steps.BUILT_IN:
+            known = ", ".join(sorted(steps.BUILT_IN))
+            raise ValueError(f"unknown step function '{function}'.{nearest(function, steps.BUILT_IN)} Use {known}, or path/to/file.py:name")
+        return function
+
+    def load(self, base: Path | None = None) -> RewardFunction:
+        """The callable; see `load_function`."""
+        return steps.BUILT_IN[self.function] if self.function in steps.BUILT_IN else from_file(self.function, base, "Step function")
+
+
 class RewardSettings(BaseModel):
     """The rewards of a recipe: the reward of a completion is the weighted sum of its parts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     functions: list[RewardFunctionSettings] = Field(min_length=1, description="the parts of the reward")
+    steps: StepSettings = Field(default_factory=StepSettings)
     fail_fast: bool = Field(False, description="stop, before any update, where a function raises or gives NaN, an infinity or None")
 
     @model_validator(mode="after")
@@ -66,43 +87,15 @@ def load_function(settings: RewardFunctionSettings, base: Path | None = None) ->
     Raises:
         RewardError: for a file that is missing or fails to run, or lacks the function, and for a parameter that it does not take.
     """
-    function = BUILT_IN[settings.function] if settings.function in BUILT_IN else _from_file(settings.function, base)
+    function = BUILT_IN[settings.function] if settings.function in BUILT_IN else from_file(settings.function, base)
     _check_parameters(settings, function)
     return function
 
 
-def _from_file(address: str, base: Path | None) -> RewardFunction:
+def from_file(address: str, base: Path | None, what: str = "Reward function") -> RewardFunction:
+    """The function `name` of `path/to/file.py:name`."""
     file, _, name = address.rpartition(":")
-    path = ((base or Path.cwd()) / file).resolve()
-    if not path.is_file():
-        raise RewardError(f"Reward function '{address}': there is no file {path}.", fix="Give the path relative to the recipe's folder.")
-    module = _run(path, address)
-    function: Any = vars(module).get(name)
-    if function is None:
-        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        what = f"Reward function '{address}': {path} has no '{name}'.{nearest(name, known)}"
-        raise RewardError(what, fix=f"It has: {', '.join(known) or 'none'}.")
-    if not callable(function):
-        raise RewardError(f"Reward function '{address}': '{name}' in {path} is a {type(function).__name__}, expected a function.")
-    loaded: RewardFunction = function
-    return loaded
-
-
-def _run(path: Path, address: str) -> Any:
-    """Import the file under a name of its own, so that it shadows nothing."""
-    name = f"_sharpen_rewards_{derive(0, str(path)):016x}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise RewardError(f"Reward function '{address}': {path} is not a Python file.", fix="Name a file that ends in .py.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        last = traceback.format_exc(limit=-1).strip()
-        raise RewardError(f"Reward function '{address}': {path} fails to import.\n{last}", fix="Make `python` run that file.") from error
-    return module
+    return user_code.load(file, name, base=base, what=f"{what} '{address}'", kind=RewardError)
 
 
 def _check_parameters(settings: RewardFunctionSettings, function: RewardFunction) -> None:

@@ -67,6 +67,11 @@ class Rollout:
         return Completion(
             tokens=sampled.tokens,
             sampling_logprobs=sampled.logprobs,
-            text=self.tokenizer.decode(text_ids, skip_special_tokens=False),
+            text=self.decode(text_ids),
             finish_reason=sampled.finish_reason,
         )
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Token ids as text, special tokens included."""
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=False)
+        return text

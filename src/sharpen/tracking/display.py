@@ -72,7 +72,7 @@ def expected_zeros(step: int, metrics: Mapping[str, float]) -> list[str]:
     if abs(metrics.get("kl", 1.0)) < 1e-6:
         out.append("KL is 0 before the first update: the policy is the reference")
     elif "kl" not in metrics:
-        out.append("KL has a dash: with kl_coef = 0 no reference is kept")
+        out.append("KL has a dash: without a KL term no reference is compared with")
     return out
 
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from sharpen.methods import Method
-from sharpen.models.policy import Policy
+from sharpen.models.policy import Reader
 from sharpen.ops.reduce import token_weights
 from sharpen.records import Group, Scores, TrainingBatch, pad
 from sharpen.streams import permutation
 
 
-def build(groups: Sequence[Group], scores: Scores, method: Method) -> TrainingBatch:
-    """One batch of the whole rollout; unscorable and empty completions are left out. Weights are set by `minibatches`.
+def build(groups: Sequence[Group], scores: Scores) -> TrainingBatch:
+    """One batch of the whole rollout; unscorable and empty completions are left out. Advantages and weights come later.
 
     Args:
         groups: P groups of G completions.
         scores: their rewards.
-        method: for the advantages.
     """
-    advantages = method.advantages(scores.total)
     kept = [
         (p, i)
         for p, group in enumerate(groups)
@@ -33,16 +31,27 @@ def build(groups: Sequence[Group], scores: Scores, method: Method) -> TrainingBa
     completions = [groups[p].completions[i] for p, i in kept]
     tokens = pad([c.tokens for c in completions], dtype=torch.int64)
     mask = pad([(1,) * len(c.tokens) for c in completions], dtype=torch.int64).bool()
-    per_sequence = torch.tensor([float(advantages[p, i]) for p, i in kept], dtype=torch.float32).reshape(-1, 1)
     return TrainingBatch(
         prompts=tuple(group.prompt_tokens for group in groups),
         group_index=torch.tensor([p for p, _ in kept], dtype=torch.int64),
         tokens=tokens,
         loss_mask=mask,
-        advantages=per_sequence * mask,
+        advantages=torch.zeros(mask.shape),
         weights=torch.zeros(mask.shape),
         sampling_logprobs=pad([c.sampling_logprobs for c in completions], dtype=torch.float32),
+        rewards=scores.total,
+        place=torch.tensor([p * scores.total.shape[1] + i for p, i in kept], dtype=torch.int64),
+        step_rewards=None if scores.steps is None else _step_rewards([scores.steps[p][i] for p, i in kept], mask),
     )
+
+
+def _step_rewards(steps: Sequence[Sequence[tuple[int, float]]], mask: Tensor) -> Tensor:
+    """(end, value) pairs of each sequence → float64 [B, T], NaN where no step ends; without any, NaN everywhere."""
+    out = torch.full(mask.shape, torch.nan, dtype=torch.float64)
+    for row, ends in enumerate(steps):
+        for end, value in ends:
+            out[row, end] = value
+    return out
 
 
 def minibatches(
@@ -71,35 +80,48 @@ def minibatches(
 
 
 def learning_rows(batch: TrainingBatch, method: Method) -> Tensor:
-    """int64 [b], the sequences whose loss has a gradient: all of them under a KL term, else those of nonzero advantage.
+    """int64 [b], the sequences whose loss has a gradient: all of them under a KL term in it, else those of nonzero advantage.
 
     Leaving the others out of the forward pass changes nothing but time, since the weights already count them.
     """
-    if method.needs_reference:
+    if method.moves_without_advantage:
         return torch.arange(len(batch.tokens))
     return (batch.advantages != 0).any(dim=1).nonzero().squeeze(1)
 
 
-def microbatches(batch: TrainingBatch, rows: Tensor, policy: Policy, token_budget: int) -> Iterator[TrainingBatch]:
+def microbatches(batch: TrainingBatch, rows: Tensor, policy: Reader, token_budget: int) -> Iterator[TrainingBatch]:
     """Cut sequences into micro-batches of at most `token_budget` token positions each, prompts and padding included where it can.
 
     Args:
         batch: a minibatch with its weights.
         rows: int64 [b], the sequences to visit; those of one group stay in order.
-        policy: tells what a sequence costs.
+        policy: tells what a sequence costs; a policy or a value model.
         token_budget: positions of one forward pass; one sequence that is longer goes alone.
     """
     costs = policy.cost(batch)
-    groups = batch.group_index.tolist()
     current: list[int] = []
     widths: dict[int, int] = {}
-    for row in rows.tolist():
-        grown = dict(widths)
-        grown[groups[row]] = grown.get(groups[row], len(batch.prompts[groups[row]])) + costs[row]
+    for unit in _units(batch, rows):
+        grown = _grown(widths, unit, batch, costs)
         if current and len(grown) * max(grown.values()) > token_budget:
             yield batch.select(torch.tensor(current))
-            current, grown = [], {groups[row]: len(batch.prompts[groups[row]]) + costs[row]}
-        current.append(row)
+            current, grown = [], _grown({}, unit, batch, costs)
+        current += unit
         widths = grown
     if current:
         yield batch.select(torch.tensor(current))
+
+
+def _units(batch: TrainingBatch, rows: Tensor) -> list[list[int]]:
+    """The sequences that must stay together: one alone, or the two of a pair."""
+    chosen = rows.tolist()
+    return [[row] for row in chosen] if batch.pair is None else [chosen[k : k + 2] for k in range(0, len(chosen), 2)]
+
+
+def _grown(widths: Mapping[int, int], unit: Sequence[int], batch: TrainingBatch, costs: Sequence[int]) -> dict[int, int]:
+    """The positions that each group takes in a forward pass, once these sequences have joined."""
+    out = dict(widths)
+    for row in unit:
+        group = int(batch.group_index[row])
+        out[group] = out.get(group, len(batch.prompts[group])) + costs[row]
+    return out

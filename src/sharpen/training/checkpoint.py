@@ -4,6 +4,7 @@ checkpoints/step-000050/            a normal Hugging Face model folder, which lo
 training/state.json             step, positions, fingerprints and what was resolved automatically
 training/optimiser.safetensors  moments and master copies
 training/reference.safetensors  the reference, once it is no longer the initial model
+training/critic.safetensors     the value model and its optimiser, where the method has one
 manifest.json                   every file's digest
 """
 
@@ -38,6 +39,7 @@ class State:
         problems_fingerprint: of the training problems, so that changed ones are noticed.
         resolved: what was chosen automatically (dtype, device, token budget, threads), kept for the rest of the run.
         totals: counts since the start (completions, tokens).
+        value_updates: updates of the value model done.
     """
 
     step: int
@@ -47,6 +49,7 @@ class State:
     problems_fingerprint: str
     resolved: Mapping[str, Any]
     totals: Mapping[str, int]
+    value_updates: int = 0
 
 
 def save(
@@ -56,6 +59,7 @@ def save(
     write_model: Callable[[Path], object],
     optimiser: Mapping[str, Tensor],
     reference: Mapping[str, Tensor] | None,
+    critic: Mapping[str, Tensor] | None = None,
     keep: int,
 ) -> Path:
     """Write a checkpoint beside the others, then prune: written in full under another name, synced to disk, and renamed.
@@ -66,6 +70,7 @@ def save(
         write_model: writes the model, as Hugging Face files, into a folder.
         optimiser: its tensors by name.
         reference: the reference's tensors, or None while it is the initial model.
+        critic: the value model's and its optimiser's, or None without one.
         keep: the newest so many stay.
 
     Returns:
@@ -79,8 +84,9 @@ def save(
         (temporary / "training").mkdir(parents=True)
         write_model(temporary)
         save_file(dict(optimiser), temporary / "training" / "optimiser.safetensors")
-        if reference is not None:
-            save_file({name: tensor.contiguous() for name, tensor in reference.items()}, temporary / "training" / "reference.safetensors")
+        for name, tensors in (("reference", reference), ("critic", critic)):
+            if tensors is not None:
+                save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, temporary / "training" / f"{name}.safetensors")
         (temporary / "training" / "state.json").write_text(json.dumps(asdict(state), indent=2, sort_keys=True) + "\n", encoding="utf-8")
         write_manifest(temporary)
         sync_folder(temporary)

@@ -25,11 +25,19 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A step's groups and their scores, and how many groups were sampled and thrown away to find them."""
+    """A step's groups and their scores.
+
+    Attributes:
+        groups: P of them.
+        scores: their rewards.
+        replaced: how many groups were sampled and thrown away to find them.
+        age: steps of training between the policy that sampled and the one that learns; 0 on-policy.
+    """
 
     groups: list[Group]
     scores: Scores
     replaced: int
+    age: int = 0
 
 
 def collect(
@@ -77,6 +85,10 @@ def _replace(
     groups = list(groups)
     answers = list(scores.answers)
     index = torch.tensor(places)
+    steps = scores.steps
+    if steps is not None and fresh_scores.steps is not None:
+        new = dict(zip(places, fresh_scores.steps, strict=True))
+        steps = tuple(new.get(place, old) for place, old in enumerate(steps))
     for place, group, found in zip(places, fresh, fresh_scores.answers, strict=True):
         groups[place], answers[place] = group, found
     return groups, Scores(
@@ -85,6 +97,7 @@ def _replace(
         correct=scores.correct.index_copy(0, index, fresh_scores.correct),
         answers=tuple(answers),
         failures=scores.failures + fresh_scores.failures,
+        steps=steps,
     )
 
 
@@ -99,7 +112,8 @@ def summary(collected: Collected) -> dict[str, float]:
         "pass_rate": float(collected.scores.correct.double().mean()),
         "length": sum(len(completion.tokens) for completion in completions) / len(completions),
         "finished": finished / len(completions),
-        "zero_variance": float(zero_variance(total).double().mean()),
+        **({"zero_variance": float(zero_variance(total).double().mean())} if total.shape[1] > 1 else {}),
+        "age": float(collected.age),
         "unscorable": float((~scorable).sum()),
         "replaced_groups": float(collected.replaced),
     }

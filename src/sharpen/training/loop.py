@@ -2,32 +2,32 @@
 
 One step, left to right:
 
-problems.take() → rollout.sample() → scorer.score() → method.advantages() → pack → method.loss(policy(batch)) → optimiser.step()
+source.collect() (problems → completions → rewards) → pack → method.with_advantages() → method.loss(policy(batch)) → optimiser.step()
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from sharpen.errors import RewardError, RunError
 from sharpen.recipe import Recipe
 from sharpen.rollout.engine import Sampling
-from sharpen.rollout.rollout import Rollout
 from sharpen.tracking import completions
 from sharpen.tracking.events import EventLog
 from sharpen.tracking.observer import Observer
 from sharpen.tracking.trackers import FanOut
 from sharpen.training import batches, checkpoint
 from sharpen.training.checkpoint import State
-from sharpen.training.collect import Collected, Scorer, collect, summary
+from sharpen.training.collect import Collected, summary
 from sharpen.training.interrupt import Interrupt, watch
 from sharpen.training.learner import Learner
-from sharpen.training.problem_stream import ProblemStream
+from sharpen.training.sources import Source
 
 
 class Interrupted(Exception):
@@ -50,9 +50,7 @@ class Trainer:
     Attributes:
         recipe: the settings.
         folder: the run's.
-        rollout: samples with the policy's weights of the moment.
-        scorer: gives rewards.
-        problems: where the next problems come from.
+        source: gives a step its completions and their rewards.
         learner: makes updates.
         write_model: writes the policy as Hugging Face files into a folder.
         state: where the run stands.
@@ -60,6 +58,7 @@ class Trainer:
         timings: how long it took.
         trackers: where metrics go beside.
         observer: who watches.
+        measure: gives figures of the policy as it is, by step; None where held-out problems are not looked at on the way.
         saved_step: the step of the newest checkpoint.
         flat: shares of groups without variance, of this process's steps.
         warned: whether the user was told that most of them teach nothing.
@@ -67,9 +66,7 @@ class Trainer:
 
     recipe: Recipe
     folder: Path
-    rollout: Rollout
-    scorer: Scorer
-    problems: ProblemStream
+    source: Source
     learner: Learner
     write_model: Callable[[Path], object]
     state: State
@@ -77,6 +74,7 @@ class Trainer:
     timings: EventLog
     trackers: FanOut
     observer: Observer
+    measure: Callable[[int], Mapping[str, Any]] | None = None
     saved_step: int = field(default=-1)
     flat: list[float] = field(default_factory=list)
     warned: bool = False
@@ -94,6 +92,7 @@ class Trainer:
         with watch(tell) as interrupt:
             while self.state.step < self.recipe.training.steps:
                 self.step(interrupt)
+                self._measure()
                 if interrupt or self.state.step % self.recipe.checkpoint.every == 0:
                     self.save()
                 if interrupt.signal is not None:
@@ -108,29 +107,25 @@ class Trainer:
         start = time.perf_counter()
         self.observer.phase("rollout", settings.problems * settings.group_size)
         sampling = Sampling(max_new_tokens=settings.limit(step), temperature=settings.temperature)
-        collected = collect(
-            self.rollout,
-            self.scorer,
-            self.problems,
-            step=step,
-            count=settings.problems,
-            group_size=settings.group_size,
-            sampling=sampling,
-            refills=settings.refills,
-            on_progress=self.observer.advance,
-        )
+        collected = self.source.collect(step, sampling, self.observer.advance)
         sampled = time.perf_counter()
         self._check(collected, step)
         completions.write(completions.path_of(self.folder / "completions", step), collected.groups, collected.scores)
         self.observer.phase("training", 0)
-        batch = batches.build(collected.groups, collected.scores, self.learner.method)
+        batch = batches.build(collected.groups, collected.scores)
         metrics = summary(collected) | self.learner.learn(batch, step=step, constant_length=settings.longest)
-        if "grad_norm" in metrics and not metrics["grad_norm"] < float("inf"):
+        if any(not metrics.get(name, 0.0) < float("inf") for name in ("grad_norm", "value_grad_norm")):
             raise RunError(
                 f"step {step}: the gradient is not finite, so no update was made of it.",
                 fix="Lower training.learning_rate, or train in float32 (training.dtype=float32); then go on with --resume.",
             )
         self._finish(step, collected, metrics, {"rollout": sampled - start, "training": time.perf_counter() - sampled})
+
+    def _measure(self) -> None:
+        """Evaluate on the way; before the step is saved, so that a resumed run's log has it once."""
+        every, step = self.recipe.evaluation.every, self.state.step
+        if self.measure is not None and every and step % every == 0:
+            self.events.append("evaluation", step=step, figures=self.measure(step))
 
     def save(self) -> None:
         """Write a checkpoint of where the run stands."""
@@ -142,6 +137,7 @@ class Trainer:
             write_model=self.write_model,
             optimiser=self.learner.optimiser.state_tensors(),
             reference=dict(reference.module.named_parameters()) if reference is not None and self.state.reference_step > 0 else None,
+            critic=self.learner.critic.state_tensors() if self.learner.critic is not None else None,
             keep=self.recipe.checkpoint.keep,
         )
         self.saved_step = self.state.step
@@ -168,11 +164,16 @@ class Trainer:
             self.state,
             step=step,
             updates=self.learner.optimiser.updates,
-            problem_position=self.problems.position,
+            value_updates=self.learner.critic.optimiser.updates if self.learner.critic is not None else 0,
+            problem_position=self.source.problems.position,
             reference_step=reference_step,
             totals=totals,
         )
-        metrics = metrics | {"updates": float(self.state.updates), "total_tokens": float(totals["tokens"])}
+        metrics = metrics | {
+            "updates": float(self.state.updates),
+            "total_tokens": float(totals["tokens"]),
+            "total_completions": float(totals["completions"]),
+        }
         seconds = seconds | {"step": sum(seconds.values()), "tokens_per_second": tokens / max(1e-9, seconds["rollout"])}
         self.events.append("step", step=step, metrics=metrics)
         for failure in collected.scores.failures:
@@ -185,7 +186,8 @@ class Trainer:
                 reason=failure.reason,
             )
         self.timings.append("step", step=step, seconds=seconds)
-        self._warn_of_waste(metrics["zero_variance"])
+        if self.learner.method.needs_group:
+            self._warn_of_waste(metrics["zero_variance"])
         self.trackers.log(metrics | {f"time/{name}": value for name, value in seconds.items()}, step)
         self.observer.step(step, self.recipe.training.steps, metrics, seconds)
 

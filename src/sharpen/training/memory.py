@@ -33,6 +33,7 @@ class MemoryEstimate:
         reference: the frozen copy of a KL term.
         rollout: key-value cache and sampling buffers of one batch of rows.
         training: activations and head buffers of one micro-batch.
+        value: the value model's weights, gradients, moments and master copies.
     """
 
     baseline: int
@@ -40,11 +41,12 @@ class MemoryEstimate:
     reference: int
     rollout: int
     training: int
+    value: int = 0
 
     @property
     def peak(self) -> int:
         """The largest sum that is held at once: rollout and training take turns."""
-        return self.baseline + self.optimiser + self.reference + max(self.rollout, self.training)
+        return self.baseline + self.optimiser + self.reference + self.value + max(self.rollout, self.training)
 
 
 def resident(device: torch.device) -> int:
@@ -88,7 +90,15 @@ def activation_bytes(policy: Policy, *, temperature: float) -> tuple[int, int]:
 
 
 def estimate(
-    policy: Policy, *, token_budget: int, temperature: float, needs_reference: bool, rows: int, sequence_length: int, head_chunk: int = 512
+    policy: Policy,
+    *,
+    token_budget: int,
+    temperature: float,
+    needs_reference: bool,
+    rows: int,
+    sequence_length: int,
+    needs_value: bool = False,
+    head_chunk: int = 512,
 ) -> MemoryEstimate:
     """The memory of a run.
 
@@ -97,6 +107,7 @@ def estimate(
         token_budget: token positions of one micro-batch.
         temperature: of sampling.
         needs_reference: whether a frozen copy is kept.
+        needs_value: whether a value model is trained, a copy of the policy's body.
         rows: completions decoded at once.
         sequence_length: prompt and completion at their longest, in tokens.
         head_chunk: rows of the language-model head at a time.
@@ -115,6 +126,7 @@ def estimate(
         baseline=resident(device),
         optimiser=optimiser,
         reference=weights if needs_reference else 0,
+        value=weights + optimiser if needs_value else 0,
         rollout=rows * (_cache_bytes(module, sequence_length) * 5 // 4 + 5 * vocabulary * 4),
         training=fixed + per_token * token_budget + backward,
     )
@@ -136,7 +148,7 @@ def check(needed: MemoryEstimate, device: torch.device, limit: int | None = None
     room = resident(device) + available(device) if limit is None else limit
     if needed.peak > room:
         parts = ", ".join(
-            f"{name} {human(getattr(needed, name))}" for name in ("baseline", "optimiser", "reference", "rollout", "training")
+            f"{name} {human(getattr(needed, name))}" for name in ("baseline", "optimiser", "reference", "value", "rollout", "training")
         )
         raise RunError(
             f"memory: this run needs about {human(needed.peak)} at its peak ({parts}), and {human(room)} can be had.",

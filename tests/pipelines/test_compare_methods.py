@@ -1,0 +1,152 @@
+"""Methods side by side: runs, curves, intervals over seeds, the table and the plot."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sharpen.errors import RecipeError, RunError
+from sharpen.pipelines.compare_methods import Curve, compare_methods, flat, load_comparison, margin
+from sharpen.reports import curves
+from tiny import build_tiny
+
+RECIPE = """
+model = "{place}/model"
+
+[problems.train]
+source = "arithmetic"
+levels = [1]
+count = 8
+
+[problems.held_out]
+source = "arithmetic"
+levels = [1]
+split = "held_out"
+count = 4
+
+[rollout]
+problems = 2
+group_size = 2
+max_new_tokens = 12
+
+[[rewards.functions]]
+function = "rewards.py:digits"
+
+[training]
+steps = 4
+learning_rate = 1e-3
+
+[evaluation]
+samples = 4
+ks = [1, 4]
+"""
+REWARDS = """
+def digits(completions, **_):
+    return [sum(c.isdigit() for c in text) / max(1, len(text)) for text in completions]
+"""
+COMPARISON = """
+recipe = "recipe.toml"
+seeds = [1, 2]
+jobs = 2
+output = "{place}/out"
+
+[settings]
+evaluation.every = 2
+
+[methods.grpo]
+method.kl_coef = 0.0
+
+[methods."ppo λ=0.9"]
+method.name = "ppo"
+method.gae_lambda = 0.9
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compare")
+    build_tiny(folder / "model")
+    (folder / "rewards.py").write_text(REWARDS)
+    (folder / "recipe.toml").write_text(RECIPE.format(place=folder))
+    (folder / "compare.toml").write_text(COMPARISON.format(place=folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(place: Path) -> list[Curve]:
+    path = place / "compare.toml"
+    return compare_methods(load_comparison(path), path=path)
+
+
+def test_each_method_and_seed_has_a_run_with_its_own_settings(place: Path, found: list[Curve]) -> None:
+    assert [curve.label for curve in found] == ["grpo", "ppo λ=0.9"]
+    for curve in found:
+        assert curve.steps == [0, 2, 4]
+        assert all(len(rows) == 2 and all(len(row) == 3 for row in rows) for rows in curve.values.values())
+        assert all(1.0 <= updates <= 4.0 for updates in curve.totals["updates"])  # none where all rewards are equal
+        assert curve.totals["completions"] == [16.0, 16.0]
+    assert found[0].totals["value_parameters"] == [0, 0]
+    assert found[1].totals["value_parameters"][0] > 1000
+    recipe = (place / "out" / "ppo λ=0.9" / "seed-2" / "recipe.toml").read_text()
+    assert "gae_lambda = 0.9" in recipe
+    assert "seed = 2" in recipe
+
+
+def test_the_first_point_is_before_training_and_the_last_is_after(place: Path, found: list[Curve]) -> None:
+    comparison = json.loads((place / "out" / "grpo" / "seed-1" / "evaluation" / "comparison.json").read_text())
+    row = found[0].values["pass@4"][0]
+    assert row[0] == comparison["before"]["pass_at_k"]["4"]["value"]
+    assert row[-1] == comparison["after"]["pass_at_k"]["4"]["value"]
+
+
+def test_what_is_finished_is_not_run_again(place: Path, found: list[Curve]) -> None:
+    path = place / "compare.toml"
+    model = place / "out" / "grpo" / "seed-1" / "model" / "model.safetensors"
+    before = model.stat().st_mtime_ns
+    assert compare_methods(load_comparison(path), path=path) == found
+    assert model.stat().st_mtime_ns == before
+
+
+def test_the_interval_of_a_mean_by_hand() -> None:
+    # 0.2, 0.4, 0.6: mean 0.4, deviation 0.2, t(2) = 4.303: 4.303 · 0.2 / √3 = 0.4969
+    assert margin([0.2, 0.4, 0.6]) == pytest.approx(0.4969, abs=1e-4)
+    assert math.isnan(margin([0.2]))
+
+
+def test_the_table_and_the_plot(found: list[Curve], tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=140)
+    console.print(curves.table(found))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "Pass@1" in text
+    assert "Maj@4" in text
+    assert "ppo λ=0.9" in text
+    image = curves.plot(found, tmp_path / "curves.png")
+    assert image.read_bytes().startswith(b"\x89PNG")
+    assert image.stat().st_size > 20_000
+
+
+def test_settings_become_overrides() -> None:
+    assert list(flat({"method": {"name": "ppo", "gae_lambda": 0.9}, "seed": 3})) == ['method.name="ppo"', "method.gae_lambda=0.9", "seed=3"]
+
+
+def test_a_faulty_comparison_is_told(place: Path) -> None:
+    path = place / "bad.toml"
+    path.write_text('recipe = "recipe.toml"\nseed = 1\n[methods.grpo]\n')
+    with pytest.raises(RecipeError, match=r"bad\.toml: seed: Extra inputs"):
+        load_comparison(path)
+    path.write_text(f'recipe = "recipe.toml"\noutput = "{place}/none"\n[methods.grpo]\nmethod.nme = "grpo"\n')
+    with pytest.raises(RecipeError, match=r"unknown key 'method\.nme'"):
+        compare_methods(load_comparison(path), path=path)
+    assert not (place / "none").exists()
+
+
+def test_a_run_that_fails_is_named(place: Path) -> None:
+    path = place / "fails.toml"
+    path.write_text(f'recipe = "recipe.toml"\nseeds = [1]\noutput = "{place}/fails"\n[methods.grpo]\nproblems.train.count = 900\n')
+    with pytest.raises(RunError, match=r"grpo/seed-1 failed with exit code 2"):
+        compare_methods(load_comparison(path), path=path)
