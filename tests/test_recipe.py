@@ -8,6 +8,8 @@ import pytest
 
 from sharpen import bundled
 from sharpen.errors import RecipeError
+from sharpen.methods import METHODS
+from sharpen.pipelines.compare_methods import flat, load_comparison
 from sharpen.recipe import Recipe, differences, load_recipe, to_table, validate
 
 TEXT = """
@@ -93,9 +95,22 @@ def test_a_method_with_departures(path: Path) -> None:
 @pytest.mark.parametrize("name", bundled.names())
 def test_every_bundled_recipe_is_valid_and_says_what_it_does(name: str) -> None:
     file = bundled.find_recipe(Path(name))
-    assert isinstance(load_recipe(file), Recipe)
     assert len(bundled.opening(file)) > 20
-    assert f"sharpen train {name}" in file.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8")
+    if name == "compare":
+        settings = load_comparison(file)
+        base = bundled.find_recipe(Path(settings.recipe))
+        assert all(load_recipe(base, [*flat(settings.settings), *flat(changes)]) for changes in settings.methods.values())
+        assert "sharpen compare-methods recipes/compare.toml" in text
+    else:
+        assert isinstance(load_recipe(file), Recipe)
+        assert f"sharpen train {name}" in text
+
+
+def test_there_is_a_recipe_for_every_method() -> None:
+    assert {name.removeprefix("methods/") for name in bundled.names() if name.startswith("methods/")} == set(METHODS)
+    for name in METHODS:
+        assert load_recipe(bundled.find_recipe(Path("methods") / name)).method.name == name
 
 
 def test_a_recipe_that_is_not_there() -> None:
