@@ -272,7 +272,7 @@ def main() -> None:
     """The entry point: a `SharpenError` is told without a traceback, with exit code 2."""
     # Read when torch is first imported. Threads that spin for long while they wait for one another lose tenfold as soon as another
     # process wants one of the cores; those that never spin lose a quarter on their own.
-    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     with _told():
         app()
 
