@@ -122,7 +122,7 @@ class MethodSettings(Section):
         return self
 
     def build(self, base: Path | None = None) -> Method:
-        """The method with these departures.
+        """The method with these departures; one that it has no use for is left out (see `unused_settings`).
 
         Args:
             base: the recipe's folder, which `file` is relative to.
@@ -131,9 +131,10 @@ class MethodSettings(Section):
             RecipeError: `file` does not define the method.
         """
         method = METHODS[self.name] if self.file is None else method_from_file(self.file, self.name, base)
+        used = used_settings(method)
         for part, names in DEPARTURES.items():
             old = getattr(method, part) if part else method
-            given = {field: value for name, field in names.items() if (value := getattr(self, name)) is not None}
+            given = {field: value for name, field in names.items() if name in used and (value := getattr(self, name)) is not None}
             if given and old is not None:
                 changed: Any = dataclasses.replace(old, **given)
                 whole: dict[str, Any] = {part: changed}
@@ -163,7 +164,7 @@ def used_settings(method: Method) -> list[str]:
     """The settings that change something in the method."""
     kind, surrogate = method.advantage.kind, method.surrogate.kind
     clips = surrogate in ("clipped_token", "clipped_sequence", "clipped_weight")
-    deviates = kind in ("group_norm", "batch_norm", "process") or (kind == "gae" and method.advantage.whiten)
+    deviates = kind in ("group_norm", "batch_norm", "process", "gae")  # gae: when whitened
     uses = {
         "kl_coef": method.kl.placement != "none",
         "kl_estimator": method.kl.placement != "none",

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from sharpen.methods import GRPO, KL, METHODS, Method, Surrogate
+from sharpen.methods import GRPO, KL, METHODS, Advantage, Method, Surrogate
 from sharpen.ops.reduce import token_weights
 from sharpen.records import TrainingBatch
 
@@ -22,6 +22,7 @@ def batch_of(
     *,
     old: list[list[float]] | None = None,
     ref: list[list[float]] | None = None,
+    pair: list[int] | None = None,
 ) -> TrainingBatch:
     loss_mask = torch.tensor(mask).bool()
 
@@ -38,6 +39,7 @@ def batch_of(
         sampling_logprobs=torch.zeros(loss_mask.shape, dtype=torch.float64),
         old_logprobs=f64(old),
         ref_logprobs=f64(ref),
+        pair=None if pair is None else torch.tensor(pair),
     )
 
 
@@ -80,16 +82,23 @@ def test_grpo_on_policy_is_advantage_plus_kl() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("on_policy", [True, False])
-def test_coefficient(name: str, on_policy: bool) -> None:
-    """The autograd gradient of the loss is minus weight × coefficient, at every token."""
+@pytest.mark.parametrize("truncation", [None, 1.2])
+def test_coefficient(name: str, on_policy: bool, truncation: float | None) -> None:
+    """The autograd gradient of the loss is minus weight × coefficient, at every token: advantages that differ between tokens included."""
     method = METHODS[name]
+    if method.surrogate.kind != "pairwise":
+        method = dataclasses.replace(method, surrogate=dataclasses.replace(method.surrogate, truncation=truncation))
     g = torch.Generator().manual_seed(1)
-    mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]])
-    logp = -torch.rand(3, 5, dtype=torch.float64, generator=g)
-    old = logp + 0.3 * torch.randn(3, 5, dtype=torch.float64, generator=g)
-    ref = logp + 0.3 * torch.randn(3, 5, dtype=torch.float64, generator=g)
-    advantages = torch.tensor([[1.2], [-0.4], [-0.8]], dtype=torch.float64).expand(3, 5)
-    batch = batch_of(mask.tolist(), advantages.tolist(), method, old=None if on_policy else old.tolist(), ref=ref.tolist())
+    mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]])
+    logp = -torch.rand(4, 5, dtype=torch.float64, generator=g)
+    old, ref = (logp + 0.3 * torch.randn(4, 5, dtype=torch.float64, generator=g) for _ in range(2))
+    advantages = torch.randn(4, 5, dtype=torch.float64, generator=g)
+    if method.surrogate.kind == "pairwise":
+        advantages = torch.tensor([[1.0], [-1.0], [1.0], [-1.0]], dtype=torch.float64).expand(4, 5)
+    batch = batch_of(
+        mask.tolist(), advantages.tolist(), method, old=None if on_policy else old.tolist(), ref=ref.tolist(), pair=[0, 0, 1, 1]
+    )
+    batch = dataclasses.replace(batch, sampling_logprobs=old + 0.2 * torch.randn(4, 5, dtype=torch.float64, generator=g))
     _, grad = gradient(method, logp.tolist(), batch)
     torch.testing.assert_close(grad, -batch.weights * method.coefficient(logp, batch))
     assert grad.abs().sum() > 0
@@ -121,6 +130,20 @@ def test_another_clip_is_another_value_of_the_same_method() -> None:
     assert wide.coefficient(torch.tensor([[-1.0]], dtype=torch.float64), batch).item() == pytest.approx(5.0)
     narrow = dataclasses.replace(GRPO, kl=KL())
     assert narrow.coefficient(torch.tensor([[-1.0]], dtype=torch.float64), batch).item() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"advantage": Advantage(kind="gae")}, "gae and a value loss go together"),
+        ({"surrogate": Surrogate(kind="pairwise")}, "preference and the surrogate pairwise go together"),
+        ({"supervision": "process"}, "process supervision go together"),
+        ({"advantage": Advantage(kind="accept"), "kl": KL(placement="in_reward", coef=0.1)}, "grades by the reward"),
+    ],
+)
+def test_a_method_that_cannot_be_carried_out_is_refused(changes: dict, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        dataclasses.replace(GRPO, **changes)
 
 
 def test_shapes_are_checked() -> None:

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from sharpen.ops import advantages
 from sharpen.ops.advantages import group_mean, group_norm, zero_variance
 
 NAN = float("nan")
@@ -89,3 +90,17 @@ def test_leave_one_out() -> None:
 def test_advantages_carry_no_gradient() -> None:
     rewards = torch.tensor([[1.0, 0.0]], requires_grad=True)
     assert not group_norm(rewards).requires_grad
+
+
+def test_leave_one_out_by_hand() -> None:
+    got = advantages.leave_one_out(torch.tensor([[1.0, 0.0, 0.0, 0.0]], dtype=torch.float64))
+    assert got[0].tolist() == pytest.approx([1.0, -1 / 3, -1 / 3, -1 / 3])
+    # without the unscorable one: 1 − 0.5, 1 − 0.5, 0 − 1
+    got = advantages.leave_one_out(torch.tensor([[1.0, float("nan"), 1.0, 0.0]], dtype=torch.float64))
+    assert got[0].tolist() == pytest.approx([0.5, 0.0, 0.5, -1.0])
+
+
+def test_acceptance() -> None:
+    rewards = torch.tensor([[1.0, 0.99, 1.2, float("nan")]])
+    assert advantages.accept(rewards).tolist() == [[1.0, 0.0, 1.0, 0.0]]
+    assert advantages.accept(rewards, threshold=0.9).tolist() == [[1.0, 1.0, 1.0, 0.0]]

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sharpen.rewards.functions import accuracy, boxed, finished, format_think
+from sharpen.errors import RewardError
+from sharpen.rewards.functions import accuracy, boxed, finished, format_think, overlong
 
 
 def test_accuracy_follows_the_grader():
@@ -72,3 +73,13 @@ def test_finished():
 )
 def test_boxed(text, reward):
     assert boxed(completions=[text]) == [reward]
+
+
+@pytest.mark.parametrize(("length", "penalty"), [(80, 0.0), (81, -0.05), (90, -0.5), (100, -1.0), (110, -1.0)])
+def test_the_penalty_for_length_is_soft(length, penalty):
+    assert overlong(completion_ids=[[1] * length], limit=100, cache=20) == [pytest.approx(penalty)]
+
+
+def test_a_cache_of_nothing_is_refused():
+    with pytest.raises(RewardError, match="expected a cache of 1 to 100 tokens, got 0"):
+        overlong(completion_ids=[[1]], limit=100, cache=0)

@@ -65,6 +65,8 @@ class Method:
             raise ValueError(f"method {self.name}: the advantage preference and the surrogate pairwise go together")
         if (self.advantage.kind == "process") != (self.supervision == "process"):
             raise ValueError(f"method {self.name}: the advantage process and process supervision go together")
+        if self.surrogate.truncation is not None and self.surrogate.kind == "pairwise":
+            raise ValueError(f"method {self.name}: a pair's loss is not one of tokens, so importance weights of tokens cannot correct it")
         if self.kl.placement == "in_reward" and self.advantage.kind in ("constant", "accept", "process", "preference"):
             raise ValueError(f"method {self.name}: a KL term in the reward needs an advantage that grades by the reward")
 
