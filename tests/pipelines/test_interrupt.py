@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sharpen.tracking.events import read
 from tiny import build_tiny
 
 RECIPE = """
@@ -57,7 +57,7 @@ def begin(place: Path, *options: str, steps: int = 500, seconds: float = 0.05) -
 
 def steps_done(place: Path) -> list[int]:
     log = place / "run" / "events.jsonl"
-    return [json.loads(line)["step"] for line in log.read_text().splitlines()] if log.exists() else []
+    return [event["step"] for event in read(log) if event["event"] == "step"] if log.exists() else []
 
 
 def wait_for(condition, process: subprocess.Popen[str], seconds: float = 90) -> None:
