@@ -166,3 +166,15 @@ def test_forty_problems_of_64_samples_take_less_than_two_seconds():
         answers = [None if value > 200 else str(value) for value in drawn]
         maj_at_ks(answers, [answer in ("1", str(problem)) for answer in answers], [1, 2, 4, 8, 16, 32, 64])
     assert time.perf_counter() - start < 2
+
+
+def test_majority_converges() -> None:
+    """Maj@1 = Pass@1, and Pass@K never falls as K grows; the majority of all settles on one answer."""
+    answers = ["8", "8", "7", "8", None, "9", "7", "8"]
+    correct = [answer == "8" for answer in answers]
+    found = maj_at_ks(answers, correct, [1, 8], seed=0)
+    assert found[1] == pytest.approx(pass_at_k(8, 4, 1)) == pytest.approx(0.5)
+    assert found[8] == 1.0
+    for right in range(9):
+        values = [pass_at_k(8, right, k) for k in range(1, 9)]
+        assert values == sorted(values)

@@ -1,25 +1,19 @@
-"""The identities of the mathematics, each checked exactly; nothing is trained."""
+"""Identities of the mathematics, each checked exactly; nothing is trained.
+
+`leave-one-out`, `k3-unbiased`, `k3-gradient` have their tests in tests/ops, `coefficient` in test_methods.py, and `majority-converges` in
+tests/evaluation.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import torch
 from enumerable import SequencePolicy, expected_gradient
 
 from sharpen.methods import KL, REINFORCE, RLOO
-from sharpen.ops import advantages, credit
+from sharpen.ops import credit
 from sharpen.ops import kl as kls
-
-
-@pytest.mark.parametrize("size", [2, 3, 8])
-def test_leave_one_out(size: int) -> None:
-    """r_i − mean(r) = (G − 1)/G · (r_i − mean of the others)."""
-    rewards = torch.rand(5, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(advantages.group_mean(rewards), (size - 1) / size * advantages.leave_one_out(rewards))
-    others = (rewards.sum(dim=1, keepdim=True) - rewards) / (size - 1)
-    torch.testing.assert_close(advantages.leave_one_out(rewards), rewards - others)
 
 
 def test_baseline_unbiased() -> None:
@@ -34,34 +28,6 @@ def two_distributions() -> tuple[torch.Tensor, torch.Tensor]:
     logits = torch.tensor([0.3, -0.5, 0.9, 0.0], dtype=torch.float64, requires_grad=True)
     ref = torch.tensor([0.1, 0.4, -0.2, 0.6], dtype=torch.float64).log_softmax(0)
     return logits, ref
-
-
-def test_k3_unbiased() -> None:
-    """E[π_ref/π − log(π_ref/π) − 1] = KL(π ‖ π_ref) for tokens of π, and each term is ≥ 0; for tokens of another policy it is not."""
-    logits, ref = two_distributions()
-    logp = logits.detach().log_softmax(0)
-    terms = kls.estimate(logp, ref, "k3")
-    divergence = (logp.exp() * (logp - ref)).sum()
-    assert bool((terms >= 0).all())
-    torch.testing.assert_close((logp.exp() * terms).sum(), divergence)
-    other = torch.full((4,), 0.25, dtype=torch.float64)
-    assert abs(float((other * terms).sum() - divergence)) > 1e-3
-
-
-def test_k3_gradient() -> None:
-    """On-policy, inside the loss: E∇k3 = ∇KL(π_ref ‖ π), E∇k2 = ∇KL(π ‖ π_ref), E∇k1 = 0."""
-    logits, ref = two_distributions()
-    logp = logits.log_softmax(0)
-    forward = torch.autograd.grad((logp.exp() * (logp - ref)).sum(), logits, retain_graph=True)[0]
-    reverse = torch.autograd.grad((ref.exp() * (ref - logp)).sum(), logits, retain_graph=True)[0]
-
-    def expected(estimator: kls.Estimator) -> torch.Tensor:
-        weighed = (logp.detach().exp() * kls.estimate(logp, ref, estimator)).sum()
-        return torch.autograd.grad(weighed, logits, retain_graph=True)[0]
-
-    torch.testing.assert_close(expected("k3"), reverse)
-    torch.testing.assert_close(expected("k2"), forward)
-    torch.testing.assert_close(expected("k1"), torch.zeros(4, dtype=torch.float64))
 
 
 def test_k1_in_the_reward_pulls_along_the_divergence() -> None:
