@@ -141,3 +141,21 @@ def test_demonstrations_must_be_there(place: Path) -> None:
     (place / "bare.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
     with pytest.raises(ProblemError, match="no worked solution"):
         run(place, "bare", "method.name=sft", 'problems.train={source="file", path="bare.jsonl"}')
+
+
+def test_evaluations_on_the_way_resume_exactly_too(place: Path) -> None:
+    held_out = [
+        'problems.held_out={source="arithmetic", levels=[3], split="held_out", count=3}',
+        "evaluation.every=1",
+        "evaluation.samples=2",
+        "evaluation.ks=[1, 2]",
+    ]
+    run(place, "watched-whole", *held_out)
+    run(place, "watched-halves", *held_out, "training.steps=2")
+    run(place, "watched-halves", *held_out, resume=True)
+    found = events(place, "watched-whole", "evaluation")
+    assert [event["step"] for event in found] == [1, 2, 3, 4]
+    assert all(set(event["figures"]["pass_at_k"]) == {"1", "2"} for event in found)
+    assert (place / "watched-whole" / "events.jsonl").read_bytes() == (place / "watched-halves" / "events.jsonl").read_bytes()
+    after = json.loads((place / "watched-whole" / "evaluation" / "comparison.json").read_text())["after"]
+    assert found[-1]["figures"]["pass_at_k"] == after["pass_at_k"]
