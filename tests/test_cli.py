@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 
@@ -48,6 +49,7 @@ def test_methods_recipes_and_doctor() -> None:
     doctor = sharpen("doctor").stdout
     assert "torch" in doctor
     assert "free memory" in doctor
+    assert importlib.util.find_spec("trackio") or "sharpen[trackio]" in doctor  # the extra's name is no markup
 
 
 def test_an_unknown_option_is_a_usage_error() -> None:

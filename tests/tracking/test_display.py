@@ -40,6 +40,7 @@ def test_expected_zeros_are_explained_once() -> None:
     assert any("without a KL term" in text for text in texts)
     assert any("the policy is the reference" in text for text in expected_zeros(1, METRICS | {"kl": 0.0}))
     assert expected_zeros(2, METRICS) == []
+    assert expected_zeros(1, {"reward": 0.0}) == []  # only the value model was trained
 
 
 @pytest.mark.parametrize("terminal", [True, False])

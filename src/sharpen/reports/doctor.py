@@ -9,6 +9,7 @@ import platform
 from pathlib import Path
 
 from rich.table import Table
+from rich.text import Text
 
 from sharpen import __version__
 from sharpen.training.memory import human
@@ -38,7 +39,7 @@ def _packages() -> Table:
         table.add_row(name, version or "[red]missing[/]", "" if version else f"pip install {name}")
     for name, use in OPTIONAL.items():
         version = _installed(name)
-        table.add_row(name, version or "[yellow]not installed[/]", "" if version else use)
+        table.add_row(name, version or "[yellow]not installed[/]", "" if version else Text(use))  # not markup: it has brackets
     return table
 
 

@@ -71,7 +71,7 @@ def expected_zeros(step: int, metrics: Mapping[str, float]) -> list[str]:
         out.append("the loss is 0 on-policy, since advantages sum to 0 in each group; its gradient is not")
     if abs(metrics.get("kl", 1.0)) < 1e-6:
         out.append("KL is 0 before the first update: the policy is the reference")
-    elif "kl" not in metrics:
+    elif "kl" not in metrics and "entropy" in metrics:  # the policy was trained
         out.append("KL has a dash: without a KL term no reference is compared with")
     return out
 
