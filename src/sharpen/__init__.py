@@ -22,9 +22,22 @@ _WHERE = {
     "evaluate_model": "sharpen.pipelines.evaluate",
     "sample_model": "sharpen.pipelines.evaluate",
     "post_train": "sharpen.pipelines.post_train",
+    "make_tiny": "sharpen.pipelines.make_tiny",
+    "load_comparison": "sharpen.pipelines.compare_methods",
+    "compare_methods": "sharpen.pipelines.compare_methods",
     "METHODS": "sharpen.methods",
 }
-__all__ = ["METHODS", "evaluate_model", "load_recipe", "post_train", "sample_model", "train"]
+__all__ = [
+    "METHODS",
+    "compare_methods",
+    "evaluate_model",
+    "load_comparison",
+    "load_recipe",
+    "make_tiny",
+    "post_train",
+    "sample_model",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:
