@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from sharpen import user_code
 from sharpen.errors import RecipeError, nearest
 from sharpen.methods import METHODS, Method
+from sharpen.models.lora_settings import LoraSettings
 from sharpen.ops.kl import Estimator
 from sharpen.ops.reduce import Reduction
 from sharpen.problems.source import Source
@@ -269,6 +270,7 @@ class Recipe(Section):
     rewards: RewardSettings
     method: MethodSettings = Field(default_factory=MethodSettings)
     training: TrainingSettings
+    lora: LoraSettings | None = Field(None, description="adapters are trained and the model is frozen; left out, all weights are trained")
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     tracking: TrackingSettings = Field(default_factory=TrackingSettings)
@@ -285,6 +287,11 @@ class Recipe(Section):
             raise ValueError(
                 f"training.minibatches: expected at most rollout.problems = {self.rollout.problems}, got {self.training.minibatches}: "
                 "a minibatch holds whole groups"
+            )
+        if self.lora is not None and self.training.reference_sync:
+            raise ValueError(
+                f"training.reference_sync: 0 only with [lora], got {self.training.reference_sync}: the reference is the model without its "
+                "adapter, which never changes"
             )
         return self
 

@@ -50,6 +50,12 @@ class LoadedModel:
     name: str
     path: Path
 
+    @property
+    def source(self) -> str:
+        """What other programs find it by: the hub id of a model of the hub, else its folder."""
+        of_hub = "/" in self.name and not Path(self.name).expanduser().is_dir()
+        return self.name if of_hub else str(self.path)
+
 
 def load(name: str, *, dtype: str = "auto", device: str = "auto") -> LoadedModel:
     """Load a model and its tokenizer.

@@ -8,6 +8,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sharpen.models import lora
 from sharpen.models.manifest import sync_folder
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folde
     place: a writer that may be killed gives a new folder here, and renames it when this returns.
 
     Args:
-        model: a causal language model; it is not changed.
+        model: a causal language model; it is not changed. An adapter is merged in what is written.
         tokenizer: its tokenizer.
         folder: made if it is missing.
         dtype: the weights' type on disk, for example `bfloat16`; None keeps each weight as it is, bit for bit.
@@ -38,7 +39,8 @@ def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folde
     with quiet(), _attribute(model, "generation_config", GenerationConfig()):
         # A published generation config may hold settings that `transformers` refuses to save (a temperature without sampling): so it is
         # written by hand below, as it is, and an empty one stands in here.
-        model.save_pretrained(folder, state_dict=None if dtype is None else _cast(model.state_dict(), dtype))
+        state = lora.merged_state(model)
+        model.save_pretrained(folder, state_dict=state if dtype is None else _cast(state, dtype))
         tokenizer.save_pretrained(folder)
     generation.to_json_file(folder / "generation_config.json", use_diff=True)
     if dtype is not None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from sharpen.errors import ModelError
-from sharpen.models import policy
+from sharpen.models import lora, policy
 from sharpen.records import TrainingBatch
 
 
@@ -36,7 +35,8 @@ class LanguageValue:
     """A value model for a Hugging Face causal language model.
 
     Args:
-        model: the policy's model; its body is copied, so that the value model is as large as the policy.
+        model: the policy's model; its body is copied, so that the value model is as large as the policy; where an adapter
+            is trained, without it, and the copy is trained whole.
 
     Raises:
         ModelError: a model whose body cannot be had apart from its head.
@@ -48,7 +48,7 @@ class LanguageValue:
                 f"The model {type(model).__name__} has no body apart from its head, which a value model is a copy of.",
                 fix="Choose a method without a value model, such as grpo, or another model.",
             )
-        self.module = BodyWithHead(copy.deepcopy(model.get_decoder()).requires_grad_(True), model.config.get_text_config().hidden_size)
+        self.module = BodyWithHead(lora.plain_copy(model.get_decoder()), model.config.get_text_config().hidden_size)
         self.share_prompt = policy.can_share_prompt(model)
 
     def values(self, batch: TrainingBatch) -> Tensor:

@@ -119,7 +119,7 @@ def critic(recipe: Recipe, method: Method, loaded: LoadedModel) -> Critic | None
 def parameters(loaded: LoadedModel, critic: Critic | None) -> dict[str, Any]:
     """What the run trains: parameters of the policy and of the value model, and the bytes that the latter costs."""
     return {
-        "policy_parameters": sum(p.numel() for p in loaded.model.parameters()),
+        "policy_parameters": sum(p.numel() for p in loaded.model.parameters() if p.requires_grad),
         "value_parameters": critic.parameters if critic is not None else 0,
         "value_memory": critic.memory if critic is not None else 0,
     }

@@ -8,8 +8,9 @@ from pathlib import Path
 from sharpen.errors import ProblemError, RecipeError
 from sharpen.grading import state_gold
 from sharpen.methods import Method
-from sharpen.models import tiny
+from sharpen.models import lora, tiny
 from sharpen.models.loading import LoadedModel, load
+from sharpen.models.lora_settings import LoraSettings
 from sharpen.problems.templates import Template, render
 from sharpen.recipe import Recipe, unused_settings
 from sharpen.records import Completion, Group, Problem
@@ -41,10 +42,19 @@ def ensure_model(name: str, observer: Observer) -> None:
 
 
 def sampling_model(
-    name: str, template: Template, *, seed: int, dtype: str = "auto", device: str = "auto", max_rows: int = 128
+    name: str,
+    template: Template,
+    *,
+    seed: int,
+    dtype: str = "auto",
+    device: str = "auto",
+    max_rows: int = 128,
+    adapter: LoraSettings | None = None,
 ) -> tuple[LoadedModel, Rollout]:
-    """Load a model and what samples from it."""
+    """Load a model, put a new adapter on it where one is to be trained, and make what samples from it."""
     loaded = load(name, dtype=dtype, device=device)
+    if adapter is not None:
+        lora.attach(loaded.model, adapter, seed=seed, base=loaded.source)
     engine = TorchEngine(loaded.model, loaded.stop_ids, max_rows=max_rows)
 
     def prompt(problem: Problem) -> tuple[int, ...]:

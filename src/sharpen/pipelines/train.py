@@ -18,8 +18,9 @@ from sharpen.errors import RunError, SharpenError
 from sharpen.evaluation.evaluate import evaluate
 from sharpen.evaluation.summary import Comparison, ProblemResult, compare, summarise
 from sharpen.grading import grade
+from sharpen.models import lora
 from sharpen.models.loading import LoadedModel, resolve_device, resolve_dtype
-from sharpen.models.policy import LanguagePolicy
+from sharpen.models.policy import LanguagePolicy, Policy
 from sharpen.models.saving import save_model
 from sharpen.pipelines import data, parts
 from sharpen.problems.checks import check_golds
@@ -108,6 +109,7 @@ class _Run:
             dtype=self.resolved["dtype"],
             device=self.resolved["device"],
             max_rows=recipe.rollout.max_rows,
+            adapter=recipe.lora,
         )
         if self.method.supervision == "process":
             self.scorer = Scorer(recipe.rewards, base=base, decode=self.rollout.decode)
@@ -167,7 +169,7 @@ class _Run:
         ]
         settings: dict[str, Any] = {
             "temperature": recipe.rollout.temperature,
-            "needs_reference": self.method.needs_reference,
+            "needs_reference": self.method.needs_reference and recipe.lora is None,
             "needs_value": self.method.value is not None,
             "rows": recipe.rollout.max_rows,
             "sequence_length": max(longest),
@@ -182,6 +184,10 @@ class _Run:
             f"{self.resolved['device']}; micro-batches of {self.resolved['token_budget']:,} tokens; "
             f"expected peak memory {memory.human(needed.peak)}"
         )
+        if recipe.lora is not None:
+            trained = sum(p.numel() for p in self.loaded.model.parameters() if p.requires_grad)
+            count = len(list(lora.layers(self.loaded.model)))
+            self.observer.notice(f"LoRA: {trained:,} of these are trained, adapters of rank {recipe.lora.rank} on {count} layers")
         return needed
 
     def _evaluation_limit(self) -> int:
@@ -241,9 +247,20 @@ class _Run:
         )
         return found.to_dict()
 
+    def _reference(self) -> Policy:
+        """The policy before training."""
+        if self.recipe.lora is not None:
+            return lora.WithoutAdapter(self.policy)
+        return LanguagePolicy(copy.deepcopy(self.loaded.model).requires_grad_(False))
+
+    def _write_model(self, folder: Path) -> None:
+        save_model(self.loaded.model, self.loaded.tokenizer, folder)
+        if self.recipe.lora is not None:
+            lora.save_adapter(self.loaded.model, folder / "adapter")
+
     def _trainer(self, problems: list[Problem]) -> Trainer:
         recipe, training = self.recipe, self.recipe.training
-        reference = LanguagePolicy(copy.deepcopy(self.loaded.model).requires_grad_(False)) if self.method.needs_reference else None
+        reference = self._reference() if self.method.needs_reference else None
         optimiser = Optimiser(
             self.loaded.model.named_parameters(),
             learning_rate=training.learning_rate,
@@ -291,7 +308,7 @@ class _Run:
                 seed=recipe.seed,
                 critic=critic,
             ),
-            write_model=lambda path: save_model(self.loaded.model, self.loaded.tokenizer, path),
+            write_model=self._write_model,
             state=state,
             events=events,
             timings=_log(self.folder.timings, state.step),
@@ -302,10 +319,9 @@ class _Run:
         )
 
 
-def _restore(
-    path: Path, state: State, loaded: LoadedModel, reference: LanguagePolicy | None, optimiser: Optimiser, critic: Critic | None
-) -> None:
-    checkpoint.load_weights(loaded.model, path)
+def _restore(path: Path, state: State, loaded: LoadedModel, reference: Policy | None, optimiser: Optimiser, critic: Critic | None) -> None:
+    restore = checkpoint.load_adapter if any(lora.layers(loaded.model)) else checkpoint.load_weights
+    restore(loaded.model, path)
     optimiser.load_state_tensors(checkpoint.load_tensors(path / "training" / "optimiser.safetensors"), state.updates)
     if critic is not None:
         critic.load_state_tensors(checkpoint.load_tensors(path / "training" / "critic.safetensors"), state.value_updates)

@@ -1,6 +1,7 @@
 """Checkpoints: atomic, without pickle, the newest few kept, and damaged ones passed over.
 
 checkpoints/step-000050/            a normal Hugging Face model folder, which loads in plain transformers
+adapter/                        with LoRA: the adapter alone, exactly, as peft reads it; the weights above have it merged
 training/state.json             step, positions, fingerprints and what was resolved automatically
 training/optimiser.safetensors  moments and master copies
 training/reference.safetensors  the reference, once it is no longer the initial model
@@ -24,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from sharpen.errors import RunError
+from sharpen.models import lora
 from sharpen.models.manifest import sync, sync_folder, verify_manifest, write_manifest
 
 
@@ -124,11 +126,27 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 def load_weights(module: nn.Module, path: Path) -> None:
     """Put the weights of a checkpoint's model into the module, in place and bit for bit."""
-    tensors: dict[str, Tensor] = {}
-    for part in sorted(path.glob("*.safetensors")):
-        tensors.update(load_tensors(part))
+    tensors = _model_tensors(path)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if name not in tensors:
                 raise RunError(f"checkpoint {path}: no tensor '{name}', which the model has.", fix="Resume with the model it began with.")
             parameter.copy_(tensors[name])
+
+
+def load_adapter(module: nn.Module, path: Path) -> None:
+    """Put a checkpoint's adapter into a module that has one, in place and bit for bit; RunError where it belongs to another model."""
+    whole, tensors = _model_tensors(path), load_tensors(path / "adapter" / lora.ADAPTER_FILE)
+    for name, parameter in module.named_parameters():  # what has an adapter goes by another name, and is not compared
+        if name in whole and not torch.equal(whole[name], parameter.detach().cpu()):
+            raise RunError(
+                f"checkpoint {path}: its adapter was trained on another model: '{name}' differs.",
+                fix="Resume with the model it began with.",
+            )
+    for name, tensor in lora.adapter_tensors(module).items():
+        tensor.copy_(tensors[name])
+
+
+def _model_tensors(path: Path) -> dict[str, Tensor]:
+    """The weights of a checkpoint's model, by name."""
+    return {name: tensor for part in sorted(path.glob("*.safetensors")) for name, tensor in load_tensors(part).items()}

@@ -34,6 +34,7 @@ class MemoryEstimate:
         rollout: key-value cache and sampling buffers of one batch of rows.
         training: activations and head buffers of one micro-batch.
         value: the value model's weights, gradients, moments and master copies.
+        saving: the merged weights of a checkpoint, where an adapter is trained.
     """
 
     baseline: int
@@ -42,11 +43,12 @@ class MemoryEstimate:
     rollout: int
     training: int
     value: int = 0
+    saving: int = 0
 
     @property
     def peak(self) -> int:
-        """The largest sum that is held at once: rollout and training take turns."""
-        return self.baseline + self.optimiser + self.reference + self.value + max(self.rollout, self.training)
+        """The largest sum that is held at once: rollout, training and saving take turns."""
+        return self.baseline + self.optimiser + self.reference + self.value + max(self.rollout, self.training, self.saving)
 
 
 def resident(device: torch.device) -> int:
@@ -107,7 +109,7 @@ def estimate(
         token_budget: token positions of one micro-batch.
         temperature: of sampling.
         needs_reference: whether a frozen copy is kept.
-        needs_value: whether a value model is trained, a copy of the policy's body.
+        needs_value: whether a value model is trained, a copy of the policy's body that is trained whole.
         rows: completions decoded at once.
         sequence_length: prompt and completion at their longest, in tokens.
         head_chunk: rows of the language-model head at a time.
@@ -117,18 +119,17 @@ def estimate(
     device = parameters[0].device
     weights = sum(p.numel() * p.element_size() for p in parameters)
     trained = [p for p in parameters if p.requires_grad]
-    # Gradients, two float32 moments, and for weights in less than float32 a master copy and its gradient.
-    optimiser = sum(p.numel() * (p.element_size() + 8 + (0 if p.dtype == torch.float32 else 8)) for p in trained)
     fixed, per_token = activation_bytes(policy, temperature=temperature)
     vocabulary = getattr(getattr(module, "config", None), "vocab_size", 0)
     backward = 2 * head_chunk * vocabulary * 4
     return MemoryEstimate(
         baseline=resident(device),
-        optimiser=optimiser,
+        optimiser=_training_bytes(trained),
         reference=weights if needs_reference else 0,
-        value=weights + optimiser if needs_value else 0,
+        value=weights + _training_bytes(parameters) if needs_value else 0,
         rollout=rows * (_cache_bytes(module, sequence_length) * 5 // 4 + 5 * vocabulary * 4),
         training=fixed + per_token * token_budget + backward,
+        saving=weights if len(trained) < len(parameters) and device.type == "cpu" else 0,  # merged on the CPU
     )
 
 
@@ -147,9 +148,8 @@ def check(needed: MemoryEstimate, device: torch.device, limit: int | None = None
     """RunError when the estimated peak is above what this process can have."""
     room = resident(device) + available(device) if limit is None else limit
     if needed.peak > room:
-        parts = ", ".join(
-            f"{name} {human(getattr(needed, name))}" for name in ("baseline", "optimiser", "reference", "value", "rollout", "training")
-        )
+        names = ("baseline", "optimiser", "reference", "value", "rollout", "training", "saving")
+        parts = ", ".join(f"{name} {human(getattr(needed, name))}" for name in names)
         raise RunError(
             f"memory: this run needs about {human(needed.peak)} at its peak ({parts}), and {human(room)} can be had.",
             fix="Lower training.token_budget or rollout.max_rows, set method.kl_coef=0 (no reference), or take a smaller model.",
@@ -163,6 +163,11 @@ def human(size: float) -> str:
             return f"{size:.0f} {unit}"
         size /= 1024
     return f"{size:.1f} GiB"
+
+
+def _training_bytes(parameters: list[nn.Parameter]) -> int:
+    """Gradients, two float32 moments, and for weights in less than float32 a master copy and its gradient."""
+    return sum(p.numel() * (p.element_size() + 8 + (0 if p.dtype == torch.float32 else 8)) for p in parameters)
 
 
 def _cache_bytes(module: nn.Module, length: int) -> int:

@@ -7,6 +7,7 @@ completions/       step-000001.parquet, ...
 checkpoints/       step-000050/, ...
 evaluation/        before and after on the held-out problems
 model/             the trained model, a normal Hugging Face folder
+adapter/           with LoRA: the adapter alone, as peft and vLLM load it on top of the base model
 """
 
 from __future__ import annotations
@@ -66,6 +67,11 @@ class RunFolder:
         """The trained model."""
         return self.path / "model"
 
+    @property
+    def adapter(self) -> Path:
+        """What was trained of it with LoRA."""
+        return self.path / "adapter"
+
     def write_json(self, path: Path, value: Any) -> None:
         """Write a JSON file with sorted keys, whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,15 +80,10 @@ class RunFolder:
         os.replace(temporary, path)
 
     def export(self, checkpoint: Path) -> None:
-        """Put the model of a checkpoint into `model/`; files are linked where the disk can, so that they are kept once."""
-        shutil.rmtree(self.model, ignore_errors=True)
-        self.model.mkdir(parents=True)
-        for file in sorted(checkpoint.iterdir()):
-            if file.is_file() and file.name != "manifest.json":
-                try:
-                    os.link(file, self.model / file.name)
-                except OSError:
-                    shutil.copy2(file, self.model / file.name)
+        """Put the model of a checkpoint into `model/`, and an adapter into `adapter/`."""
+        _mirror(checkpoint, self.model)
+        if (checkpoint / "adapter").is_dir():
+            _mirror(checkpoint / "adapter", self.adapter)
 
 
 def choose(recipe: Recipe, recipe_path: Path, *, resume: bool) -> Path:
@@ -144,3 +145,15 @@ def write_recipe(folder: RunFolder, recipe: Recipe) -> None:
     temporary = folder.recipe.with_suffix(".writing")
     temporary.write_text(tomli_w.dumps(to_table(recipe)), encoding="utf-8")
     os.replace(temporary, folder.recipe)
+
+
+def _mirror(source: Path, target: Path) -> None:
+    """Make `target` hold the files of `source`, linked where the disk can, so that they are kept once."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for file in sorted(source.iterdir()):
+        if file.is_file() and file.name != "manifest.json":
+            try:
+                os.link(file, target / file.name)
+            except OSError:
+                shutil.copy2(file, target / file.name)
