@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from sharpen.errors import RunError
+from sharpen.models import lora
+from sharpen.models.lora_settings import LoraSettings
 from sharpen.models.policy import LanguagePolicy
 from sharpen.training import memory
 from tiny import tiny_model, tiny_tokenizer
@@ -62,3 +64,15 @@ def test_what_cannot_fit_is_refused_with_its_parts(policy: LanguagePolicy) -> No
 def test_human() -> None:
     assert [memory.human(size) for size in (512, 2048, 3 * 2**20, 1.5 * 2**30)] == ["512 B", "2 KiB", "3 MiB", "1.5 GiB"]
     assert memory.peak(torch.device("cpu")) >= memory.resident(torch.device("cpu")) * 0.5
+
+
+def test_an_adapter_by_hand() -> None:
+    model = tiny_model(len(tiny_tokenizer()))
+    whole = sum(p.numel() for p in model.parameters())
+    lora.attach(model, LoraSettings(rank=2, target_modules=["q_proj"]), seed=0, base="there")
+    adapter = 2 * 2 * (32 + 32)  # two layers, rank 2, 32 → 32
+    needed = memory.estimate(LanguagePolicy(model), token_budget=64, needs_reference=False, needs_value=True, **SETTINGS)
+    assert needed.optimiser == 12 * adapter
+    assert needed.saving == 4 * (whole + adapter)
+    # the value model is trained whole: weights, a gradient and two moments of four bytes each
+    assert needed.value == 16 * (whole + adapter)

@@ -8,7 +8,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sharpen.models import lora
 from sharpen.models.manifest import sync_folder
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folde
         dtype: the weights' type on disk, for example `bfloat16`; None keeps each weight as it is, bit for bit.
     """
     from transformers import GenerationConfig
+
+    from sharpen.models import lora  # which imports torch
 
     folder = Path(folder)
     generation = deepcopy(model.generation_config or GenerationConfig())
