@@ -202,9 +202,7 @@ def run_worker(command: Sequence[str], *, threads: int) -> dict[str, Any]:
         RuntimeError: it failed, or reported nothing; with the end of what it wrote.
     """
     with tempfile.TemporaryFile("w+") as errors:
-        done = subprocess.run(
-            [*command], stdout=subprocess.PIPE, stderr=errors, text=True, check=False, env=environment_of_worker(threads)
-        )
+        done = subprocess.run([*command], stdout=subprocess.PIPE, stderr=errors, text=True, check=False, env=environment_of_worker(threads))
         errors.seek(0)
         tail = errors.read()[-2000:]
     if (found := reported(done.stdout.splitlines())) is None or done.returncode:
