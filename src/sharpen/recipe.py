@@ -223,6 +223,7 @@ class TrainingSettings(Section):
     reference_sync: int = Field(0, ge=0, description="every so many steps the reference becomes the policy; 0: never")
     dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="of the weights; bfloat16 keeps a float32 master copy")
     device: str = Field("auto", description="auto, cpu, cuda")
+    gradient_checkpointing: bool = Field(False, description="keep little of a forward pass and compute it again: slower, in less memory")
     token_budget: int | Literal["auto"] = Field("auto", description="token positions of one micro-batch; auto: by the memory there is")
     threads: int | Literal["auto"] = Field("auto", description="of the CPU; auto: as torch finds them")
 

@@ -53,7 +53,7 @@ def test_a_value_is_the_heads_of_the_state_that_the_token_continues() -> None:
 def test_a_shared_prompt_changes_nothing() -> None:
     model = value_model()
     shared = model.values(batch())
-    model.share_prompt = False
+    model.states.share_prompt = False
     torch.testing.assert_close(model.values(batch()), shared, atol=1e-5, rtol=1e-5)
     assert model.cost(batch()) == [3 + 2, 3 + 1, 2 + 3]
 

@@ -92,8 +92,8 @@ def test_engine_and_trainer_give_the_same_logprobs(model, prompts, temperature: 
         sampling_logprobs=theirs,
     )
     policy = LanguagePolicy(model)
-    assert policy.share_prompt
-    policy.share_prompt = share_prompt
+    assert policy.states.share_prompt
+    policy.states.share_prompt = share_prompt
     ours = policy.logprobs(batch, temperature=temperature).logprobs
     assert ours.shape == mask.shape
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)

@@ -119,7 +119,7 @@ def test_the_same_gradient_for_one_two_and_four_micro_batches(share_prompt: bool
     budgets = {1: 4096, 2: 8, 4: 1} if share_prompt else {1: 4096, 2: 14, 4: 1}
     for count, budget in budgets.items():
         policy = LanguagePolicy(tiny_model(len(tiny_tokenizer())).double())
-        policy.share_prompt = share_prompt
+        policy.states.share_prompt = share_prompt
         trainer = learner(policy, NO_KL, budget=budget)
         batch = llama_batch(NO_KL)
         cut = list(batches.microbatches(batch, batches.learning_rows(batch, NO_KL), policy, budget))

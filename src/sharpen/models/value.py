@@ -49,13 +49,13 @@ class LanguageValue:
                 fix="Choose a method without a value model, such as grpo, or another model.",
             )
         self.module = BodyWithHead(lora.plain_copy(model.get_decoder()), model.config.get_text_config().hidden_size)
-        self.share_prompt = policy.can_share_prompt(model)
+        self.states = policy.HiddenStates(self.module.body)
 
     def values(self, batch: TrainingBatch) -> Tensor:
         """See `ValueModel.values`."""
-        hidden, _ = policy.hidden_states(self.module.body, batch, share_prompt=self.share_prompt)
+        hidden, _ = self.states(batch)
         return policy.unpack(self.module.head(hidden.float()).squeeze(1), batch.loss_mask)
 
     def cost(self, batch: TrainingBatch) -> list[int]:
-        """See `Policy.cost`."""
-        return policy.positions(batch, share_prompt=self.share_prompt)
+        """See `Reader.cost`."""
+        return self.states.cost(batch)

@@ -29,7 +29,7 @@ def from_logits(logits: Tensor, targets: Tensor, *, temperature: float = 1.0) ->
     return full.gather(1, targets[:, None]).squeeze(1), entropy
 
 
-def through_head(hidden: Tensor, head: Tensor, targets: Tensor, *, temperature: float = 1.0, chunk: int = 512) -> tuple[Tensor, Tensor]:
+def through_head(hidden: Tensor, head: Tensor, targets: Tensor, *, temperature: float = 1.0, chunk: int = 128) -> tuple[Tensor, Tensor]:
     """As `from_logits(hidden @ head.T, ...)`, in chunks of rows; of each chunk only the probabilities are kept for the backward pass.
 
     Args:
@@ -60,11 +60,15 @@ class _ThroughHead(torch.autograd.Function):
         if temperature != 1.0:
             logits /= temperature
         chosen = logits.gather(1, targets[:, None]).squeeze(1)
-        normaliser = logits.logsumexp(dim=1)
-        probabilities = torch.exp(logits - normaliser[:, None])
-        # Entropy = log Z − Σ p · logit, which needs no second V-wide temporary.
-        entropy = normaliser - torch.linalg.vecdot(probabilities, logits.nan_to_num(neginf=0.0) if logits.isinf().any() else logits)
-        ctx.save_for_backward(hidden, head, targets, probabilities)
+        highest = logits.amax(dim=1)
+        probabilities = (logits - highest[:, None]).exp_()
+        total = probabilities.sum(dim=1)
+        probabilities /= total[:, None]
+        normaliser = highest + total.log()
+        # Entropy = log Z − Σ p · logit, which needs no second V-wide temporary. A logit of -∞ has p = 0.
+        entropy = normaliser - torch.linalg.vecdot(probabilities, logits.clamp_(min=torch.finfo(logits.dtype).min))
+        # The gradient of the logits is rounded to the head's type anyway, so in that type they are kept.
+        ctx.save_for_backward(hidden, head, targets, probabilities.to(head.dtype))
         ctx.temperature = temperature
         ctx.mark_non_differentiable(entropy)
         return chosen - normaliser, entropy
@@ -72,10 +76,9 @@ class _ThroughHead(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         hidden, head, targets, probabilities = ctx.saved_tensors
-        grad = grads[0] / ctx.temperature
+        grad = (grads[0] / ctx.temperature).to(head.dtype)
         d_logits = probabilities * -grad[:, None]
         d_logits.scatter_add_(1, targets[:, None], grad[:, None])
-        d_logits = d_logits.to(head.dtype)
         return (
             d_logits @ head if ctx.needs_input_grad[0] else None,
             d_logits.T @ hidden if ctx.needs_input_grad[1] else None,

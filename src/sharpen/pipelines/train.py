@@ -113,7 +113,7 @@ class _Run:
         )
         if self.method.supervision == "process":
             self.scorer = Scorer(recipe.rewards, base=base, decode=self.rollout.decode)
-        self.policy = LanguagePolicy(self.loaded.model)
+        self.policy = LanguagePolicy(self.loaded.model, recompute=recipe.training.gradient_checkpointing)
         self.memory = self._plan_memory()
 
     def go(self) -> RunResult:

@@ -103,7 +103,7 @@ def microbatches(batch: TrainingBatch, rows: Tensor, policy: Reader, token_budge
     widths: dict[int, int] = {}
     for unit in _units(batch, rows):
         grown = _grown(widths, unit, batch, costs)
-        if current and len(grown) * max(grown.values()) > token_budget:
+        if current and sum(grown.values()) > token_budget:
             yield batch.select(torch.tensor(current))
             current, grown = [], _grown({}, unit, batch, costs)
         current += unit
