@@ -1,30 +1,36 @@
-"""Sampling with the trained model itself, in this process: no copy of the weights, and no gap between engine and trainer but rounding."""
+"""Sampling with the trained model itself, in this process: fast for few rows at a time, and with no gap to the trainer but rounding.
+
+Each prompt is read once. Its completions are rows of a decode step, and a row that has finished is given to the next completion that waits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sharpen.rollout import fast_linear, sampler
+from sharpen.models import decoder
+from sharpen.models.attention import Span
+from sharpen.models.decoder import Decoder, rotate
+from sharpen.rollout import sampler
+from sharpen.rollout.batch import Prompts, Rows
 from sharpen.rollout.engine import Sampled, Sampling
-from sharpen.rollout.fast_linear import FastLinear
-from sharpen.rollout.kv_cache import FixedCache
+from sharpen.rollout.generate import Generate
+from sharpen.rollout.weights import LayerWeights, Weights
 
-COMPACT_BELOW = 0.8  # finished rows leave when no more than this share is still being sampled
+COMPACT_BELOW = 0.8  # with none waiting, finished rows leave when no more than this share is still being sampled
 
 
-@dataclass
-class _Row:
-    """A completion being sampled: where it belongs, and what it has so far."""
+@dataclass(eq=False)
+class _Completion:
+    """A completion being sampled: where it belongs, its random numbers, and what it has so far."""
 
     prompt: int
-    seed: int
     index: int
+    draws: Tensor
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     stopped: bool = False
@@ -33,17 +39,37 @@ class _Row:
 class TorchEngine:
     """Samples with a Hugging Face causal language model.
 
+    A model that `sharpen.models.decoder` has no forward pass for is sampled by its own `generate`.
+
     Args:
         module: the model; the weights it has when `sample` is called are the ones that sample.
         stop_ids: a completion ends at the first of these.
-        max_rows: completions decoded at once; more wait for the next batch.
+        max_rows: completions decoded at once; more wait for a row.
+        notice: is told when the model is sampled by `generate`.
     """
 
-    def __init__(self, module: Any, stop_ids: Sequence[int], *, max_rows: int = 128) -> None:
-        self.module = module
-        self.stop_ids = frozenset(stop_ids)
-        self.max_rows = max_rows
-        self.fast_linear = next(module.parameters()).device.type == "cpu" and fast_linear.available()
+    def __init__(
+        self, module: Any, stop_ids: Sequence[int], *, max_rows: int = 128, notice: Callable[[str], None] | None = None
+    ) -> None:
+        self.module, self.stop_ids, self.max_rows = module, frozenset(stop_ids), max_rows
+        body = module.get_decoder() if hasattr(module, "get_decoder") else module
+        reason = decoder.why_not(body) or ("its head is not a plain one" if not _has_plain_head(module) else None)
+        self.decoder = Decoder(body) if reason is None else None
+        self.weights: Weights | None = None
+        self._signature: tuple[tuple[int, int], ...] = ()
+        if reason is not None and notice is not None:
+            notice(f"{type(module).__name__} is sampled by the `generate` of transformers, which is slower: {reason}.")
+
+    def refresh(self) -> None:
+        """Take over the model's weights, where they have changed since this was last done."""
+        signature = tuple((p.data_ptr(), p._version) for p in self.module.parameters())
+        if self.decoder is not None and (self.weights is None or signature != self._signature):
+            self.weights = None  # before the new ones are laid out: both need not be held
+            self.weights, self._signature = Weights(self.module, self.decoder), signature
+
+    def release(self) -> None:
+        """Give back the memory that is only needed while sampling."""
+        self.weights = None
 
     @torch.inference_mode()
     def sample(
@@ -54,83 +80,153 @@ class TorchEngine:
         on_progress: Callable[[int], None] | None = None,
     ) -> list[list[Sampled]]:
         """See `sharpen.rollout.engine.Engine.sample`."""
+        tell = on_progress or (lambda count: None)
+        if self.decoder is None:
+            return Generate(self.module, self.stop_ids, self.max_rows).sample(prompts, seeds, sampling, tell)
+        self.refresh()
+        assert self.weights is not None
+        waiting = [
+            _Completion(p, i, sampler.uniforms([seed], sampling.max_new_tokens)[0])
+            for p, group in enumerate(seeds)
+            for i, seed in enumerate(group)
+        ]
+        work = _Work(self.decoder, self.weights, prompts, sampling, self.stop_ids, tell)
+        work.run(waiting, self.max_rows)
         out: list[list[Sampled]] = [[] for _ in prompts]
-        was_training = self.module.training
-        self.module.eval()
-        try:
-            for rows in self._batches(seeds):
-                with FastLinear() if self.fast_linear else nullcontext():
-                    self._decode(prompts, rows, sampling, on_progress or (lambda count: None))
-                for row in rows:
-                    out[row.prompt].append(Sampled(tuple(row.tokens), tuple(row.logprobs), "stop" if row.stopped else "length"))
-        finally:
-            self.module.train(was_training)
+        for one in waiting:
+            out[one.prompt].append(Sampled(tuple(one.tokens), tuple(one.logprobs), "stop" if one.stopped else "length"))
         return out
 
-    def _batches(self, seeds: Sequence[Sequence[int]]) -> Iterator[list[_Row]]:
-        """Rows in the order of prompts and seeds, at most `max_rows` at a time, whole groups together where they fit."""
-        batch: list[_Row] = []
-        for prompt, group in enumerate(seeds):
-            rows = [_Row(prompt, seed, index) for index, seed in enumerate(group)]
-            if batch and len(batch) + len(rows) > self.max_rows:
-                yield batch
-                batch = []
-            while len(rows) > self.max_rows:
-                yield rows[: self.max_rows]
-                rows = rows[self.max_rows :]
-            batch += rows
-        if batch:
-            yield batch
 
-    def _decode(self, prompts: Sequence[tuple[int, ...]], rows: list[_Row], sampling: Sampling, on_progress: Callable[[int], None]) -> None:
-        device = next(self.module.parameters()).device
-        logits, cache, mask, lengths = self._prefill(prompts, rows, sampling.max_new_tokens, device)
-        draws = sampler.uniforms([row.seed for row in rows], sampling.max_new_tokens)
-        active = list(range(len(rows)))  # the batch's row i holds rows[active[i]]
-        waiting = len(rows)  # completions not yet told of
-        for step in range(sampling.max_new_tokens):
-            tokens, logprobs = sampler.choose(logits, draws[active, step].to(device), sampling)
-            self._record([rows[i] for i in active], tokens.tolist(), logprobs.tolist())
-            keep = [i for i, row in enumerate(active) if not rows[row].stopped]
-            last = not keep or step + 1 == sampling.max_new_tokens
-            if (ended := waiting if last else waiting - len(keep)) > 0:
-                on_progress(ended)
-                waiting -= ended
-            if last:
-                return
-            if len(keep) <= COMPACT_BELOW * len(active):
-                chosen = torch.tensor(keep, device=device)
-                cache = cache.take(chosen, room=sampling.max_new_tokens - step)
-                active, tokens, lengths, mask = [active[i] for i in keep], tokens[chosen], lengths[chosen], mask[chosen]
-            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
-            logits = self._forward(tokens[:, None], (lengths + step)[:, None], mask[:, None, None], cache)
+class _Work:
+    """One call of `sample`."""
 
-    def _record(self, rows: list[_Row], tokens: list[int], logprobs: list[float]) -> None:
-        for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
-            if not row.stopped:
-                row.tokens.append(token)
-                row.logprobs.append(logprob)
-                row.stopped = token in self.stop_ids
+    def __init__(
+        self,
+        body: Decoder,
+        weights: Weights,
+        prompts: Sequence[tuple[int, ...]],
+        sampling: Sampling,
+        stop_ids: frozenset[int],
+        tell: Callable[[int], None],
+    ) -> None:
+        self.body, self.weights, self.prompts = body, weights, prompts
+        self.sampling, self.stop_ids, self.tell = sampling, stop_ids, tell
+        self.device = weights.norm.weight.device
+        self.windows = list(dict.fromkeys(layer.window for layer in weights.layers))
+        self.first: dict[int, Tensor] = {}  # prompt → the logits after it
+        self.lanes: list[int] = []  # the prompts whose keys are held
+        self.row: list[_Completion | None] = []  # None: a row whose completion has finished
 
-    def _prefill(
-        self, prompts: Sequence[tuple[int, ...]], rows: list[_Row], room: int, device: torch.device
-    ) -> tuple[Tensor, FixedCache, Tensor, Tensor]:
-        """Read each prompt once, left-padded, and spread it over its group: next-token logits, cache, key mask and prompt lengths a row."""
-        wanted = list(dict.fromkeys(row.prompt for row in rows))
-        width = max(len(prompts[p]) for p in wanted)
-        padding = torch.tensor([width - len(prompts[p]) for p in wanted])
-        tokens = torch.tensor([[0] * (width - len(prompts[p])) + list(prompts[p]) for p in wanted])
-        order = torch.arange(width)
-        keys = order[None, :] >= padding[:, None]
-        mask = (keys[:, None, :] & (order[:, None] >= order[None, :])) | torch.eye(width, dtype=torch.bool)
-        positions = (order[None, :] - padding[:, None]).clamp(min=0)
-        cache = FixedCache(int(self.module.config.num_hidden_layers), width)
-        logits = self._forward(tokens.to(device), positions.to(device), mask[:, None].to(device), cache)
-        spread = torch.tensor([wanted.index(row.prompt) for row in rows], device=device)
-        return logits[spread], cache.take(spread, room=room), keys.to(device)[spread], (width - padding).to(device)[spread]
+    def run(self, completions: list[_Completion], max_rows: int) -> None:
+        """Sample them all."""
+        queue = iter(completions)
+        left = len(completions)
+        self.row = [None] * min(max_rows, left)
+        rows = self._admit(queue, None)
+        while rows is not None and any(self.row):
+            logits = self._step(rows)
+            self._choose(logits, list(range(len(self.row))))
+            rows = self._admit(queue, rows)
 
-    def _forward(self, tokens: Tensor, positions: Tensor, mask: Tensor, cache: FixedCache) -> Tensor:
-        """Next-token logits [B, V]; `mask` is bool [B, 1, queries, keys]."""
-        attention = None if bool(mask.all()) and tokens.shape[1] == 1 else mask
-        out = self.module(input_ids=tokens, position_ids=positions, attention_mask=attention, cache=cache, use_cache=True, logits_to_keep=1)
-        return out.logits[:, -1]
+    def _admit(self, queue: Iterator[_Completion], rows: Rows | None) -> Rows | None:
+        """Give free rows to completions that wait; drop free rows when none waits."""
+        free = [i for i, one in enumerate(self.row) if one is None]
+        fresh: list[int] = []
+        while free and (batch := [one for _, one in zip(free, queue, strict=False)]):
+            new = [p for p in dict.fromkeys(one.prompt for one in batch) if p not in self.lanes]
+            if new:
+                rows = self._read(new, rows)
+            for i, one in zip(free, batch, strict=False):
+                self.row[i] = one
+                if rows is not None:
+                    rows.restart(i, self.lanes.index(one.prompt))
+            fresh = free[: len(batch)]
+            if rows is None:
+                rows = self._rows
+            self._choose(torch.stack([self.first[one.prompt] for one in batch]), fresh)
+            free = [i for i, one in enumerate(self.row) if one is None]
+        if rows is None:
+            return None
+        if fresh:
+            rows.arrange()
+        alive = [i for i, one in enumerate(self.row) if one is not None]
+        if alive and len(alive) <= COMPACT_BELOW * len(self.row):
+            rows.keep(torch.tensor(alive, device=self.device))
+            self.row = [self.row[i] for i in alive]
+        return rows
+
+    def _read(self, new: list[int], rows: Rows | None) -> Rows | None:
+        """Read prompts, hold their keys and values and their next-token logits, and forget the prompts that no row has any more."""
+        lengths = [len(self.prompts[p]) for p in new]
+        starts = [sum(lengths[:i]) for i in range(len(new))]
+        tokens = torch.tensor([token for p in new for token in self.prompts[p]], device=self.device)
+        positions = torch.cat([torch.arange(n) for n in lengths]).to(self.device)
+        kept: list[tuple[Tensor, Tensor]] = []
+        spans = [Span(start, n) for start, n in zip(starts, lengths, strict=True)]
+        hidden = self.body.hidden(tokens, positions, spans, keep=lambda k, v: kept.append((k, v)))
+        last = torch.tensor([start + n - 1 for start, n in zip(starts, lengths, strict=True)], device=self.device)
+        logits = self.weights.head(hidden[last])
+        more = Prompts(kept, lengths)
+        used = {one.prompt for one in self.row if one is not None}
+        keep = [lane for lane, p in enumerate(self.lanes) if p in used]
+        self.first = {p: self.first[p] for p in self.first if p in used} | dict(zip(new, logits, strict=True))
+        old_lanes = self.lanes
+        self.lanes = [self.lanes[lane] for lane in keep] + new
+        if rows is None:
+            self._rows = Rows(more, torch.zeros(len(self.row), dtype=torch.int64, device=self.device))
+            return self._rows
+        rows.prompts.replace(torch.tensor(keep, dtype=torch.int64, device=self.device), more)
+        moved = torch.tensor([self.lanes.index(p) if p in used else 0 for p in old_lanes], device=self.device)
+        rows.prompt_of = moved[rows.prompt_of]
+        return rows
+
+    def _choose(self, logits: Tensor, where: list[int]) -> None:
+        """Choose the next token of these rows, and let those go that have ended."""
+        alive = [(i, one) for i, row in enumerate(where) if (one := self.row[row]) is not None]
+        draws = torch.stack([one.draws[len(one.tokens)] for _, one in alive]).to(self.device)
+        if len(alive) < len(where):
+            logits = logits[torch.tensor([i for i, _ in alive], device=self.device)]
+        tokens, logprobs = sampler.choose(logits, draws, self.sampling)
+        ended = 0
+        for (i, one), token, logprob in zip(alive, tokens.tolist(), logprobs.tolist(), strict=True):
+            one.tokens.append(token)
+            one.logprobs.append(logprob)
+            one.stopped = token in self.stop_ids
+            if one.stopped or len(one.tokens) == self.sampling.max_new_tokens:
+                self.row[where[i]] = None
+                ended += 1
+        if ended:
+            self.tell(ended)
+
+    def _step(self, rows: Rows) -> Tensor:
+        """Feed each row its last token: next-token logits [R, V]."""
+        rows.begin(self.windows)
+        tokens = torch.tensor([one.tokens[-1] if one is not None else 0 for one in self.row], device=self.device)
+        rotations = {
+            kind: (cos * self.weights.head_scale, sin * self.weights.head_scale)
+            for kind, (cos, sin) in self.body.rotations(rows.prompts.lengths[rows.prompt_of] + rows.lengths).items()
+        }
+        x = self.body.embed(tokens)
+        for i, layer in enumerate(self.weights.layers):
+            x = self._layer(i, layer, x, rotations[layer.kind], rows)
+        rows.lengths = rows.lengths + 1
+        return self.weights.head(self.weights.norm(x, self.body.dtype))
+
+    def _layer(self, i: int, layer: LayerWeights, x: Tensor, rotation: tuple[Tensor, Tensor], rows: Rows) -> Tensor:
+        dtype, turned = self.body.dtype, self.weights.heads + self.weights.keys
+        qkv = layer.qkv(layer.before_attention(x, dtype)).unflatten(1, (-1, layer.head_size))
+        qk = qkv[:, :turned].to(x.dtype)
+        if layer.head_norm is not None:
+            qk = torch.nn.functional.rms_norm(qk, (layer.head_size,), None, layer.head_eps) * layer.head_norm
+        qk = rotate(qk, rotation).to(dtype)
+        mixed = layer.o(rows.attend(i, qk[:, : self.weights.heads], qk[:, self.weights.heads :], qkv[:, turned:], layer.window))
+        x = x + (mixed if layer.after_attention is None else layer.after_attention(mixed, x.dtype))
+        fed = layer.feed(layer.before_mlp(x, dtype))
+        return x + (fed if layer.after_mlp is None else layer.after_mlp(fed, x.dtype))
+
+
+def _has_plain_head(module: Any) -> bool:
+    from sharpen.models.policy import plain_head
+
+    return plain_head(module) is not None
