@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from families import FAMILIES, family
 from sharpen.models.policy import LanguagePolicy
 from sharpen.records import Problem, TrainingBatch, pad
 from sharpen.rollout.engine import Sampled, Sampling
@@ -29,6 +30,19 @@ def prompts() -> list[tuple[int, ...]]:
 
 def flat(groups: list[list[Sampled]]) -> list[Sampled]:
     return [one for group in groups for one in group]
+
+
+def batch_of(prompts: list[tuple[int, ...]], sampled: list[Sampled], group: int) -> TrainingBatch:
+    mask = pad([(1,) * len(one.tokens) for one in sampled], dtype=torch.int64).bool()
+    return TrainingBatch(
+        prompts=tuple(prompts),
+        group_index=torch.arange(len(prompts)).repeat_interleave(group),
+        tokens=pad([one.tokens for one in sampled], dtype=torch.int64),
+        loss_mask=mask,
+        advantages=torch.zeros(mask.shape),
+        weights=torch.zeros(mask.shape),
+        sampling_logprobs=pad([one.logprobs for one in sampled], dtype=torch.float32),
+    )
 
 
 def test_the_same_prompt_alone_or_beside_others(model, prompts) -> None:
@@ -80,17 +94,8 @@ def test_engine_and_trainer_give_the_same_logprobs(model, prompts, temperature: 
         prompts, [[10 * p + i for i in range(4)] for p in range(4)], Sampling(max_new_tokens=20, temperature=temperature)
     )
     sampled = flat(groups)
-    mask = pad([(1,) * len(one.tokens) for one in sampled], dtype=torch.int64).bool()
-    theirs = pad([one.logprobs for one in sampled], dtype=torch.float32)
-    batch = TrainingBatch(
-        prompts=tuple(prompts),
-        group_index=torch.arange(4).repeat_interleave(4),
-        tokens=pad([one.tokens for one in sampled], dtype=torch.int64),
-        loss_mask=mask,
-        advantages=torch.zeros(mask.shape),
-        weights=torch.zeros(mask.shape),
-        sampling_logprobs=theirs,
-    )
+    batch = batch_of(prompts, sampled, 4)
+    mask, theirs = batch.loss_mask, batch.sampling_logprobs
     policy = LanguagePolicy(model)
     assert policy.states.share_prompt
     policy.states.share_prompt = share_prompt
@@ -128,3 +133,54 @@ def test_a_stop_token_is_counted_and_not_shown(model) -> None:
     rollout = Rollout(engine=TorchEngine(model, range(len(tokenizer))), tokenizer=tokenizer, render=lambda p: (10, 11), seed=0)
     completion = rollout.sample([Problem(id="p", prompt="", answer="")], 1, Sampling(max_new_tokens=4))[0].completions[0]
     assert (len(completion.tokens), completion.text, completion.finish_reason) == (1, "", "stop")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_writes_what_transformers_writes_and_the_trainer_reads(name: str) -> None:
+    model = family(name)
+    generator = torch.Generator().manual_seed(3)
+    prompts = [tuple(torch.randint(5, 99, (n,), generator=generator).tolist()) for n in (3, 11, 1, 7)]
+    greedy = flat(TorchEngine(model, ()).sample(prompts, [[0]] * 4, Sampling(max_new_tokens=70, temperature=0)))
+    for prompt, one in zip(prompts, greedy, strict=True):
+        expected = model.generate(torch.tensor([prompt]), max_new_tokens=70, do_sample=False, eos_token_id=None, pad_token_id=0)
+        assert list(one.tokens) == expected[0, len(prompt) :].tolist()
+    seeds = [[10 * p + i for i in range(3)] for p in range(4)]
+    engine = TorchEngine(model, range(10), max_rows=5)  # rows are handed on, and groups are cut
+    sampled = flat(engine.sample(prompts, seeds, Sampling(max_new_tokens=30)))
+    whole = flat(TorchEngine(model, range(10)).sample(prompts, seeds, Sampling(max_new_tokens=30)))
+    assert [one.tokens for one in sampled] == [one.tokens for one in whole]
+    batch = batch_of(prompts, sampled, 3)
+    ours = LanguagePolicy(model).logprobs(batch, temperature=1.0).logprobs
+    torch.testing.assert_close(ours, batch.sampling_logprobs, atol=1e-4, rtol=0)
+
+
+def test_new_weights_are_taken_over_by_themselves(prompts) -> None:
+    model = tiny_model(len(tiny_tokenizer()))
+    engine, sampling = TorchEngine(model, STOPS), Sampling(max_new_tokens=12)
+    before = engine.sample(prompts, [[1]] * 4, sampling)
+    kept = engine.weights
+    assert engine.sample(prompts, [[1]] * 4, sampling) == before
+    assert engine.weights is kept  # laid out once
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    after = engine.sample(prompts, [[1]] * 4, sampling)
+    assert after != before
+    assert after == TorchEngine(model, STOPS).sample(prompts, [[1]] * 4, sampling)
+    engine.release()
+    assert engine.sample(prompts, [[1]] * 4, sampling) == after
+
+
+def test_other_models_are_sampled_by_generate_with_the_same_numbers(prompts) -> None:
+    model = tiny_model(len(tiny_tokenizer()))
+    seeds = [[10 * p + i for i in range(3)] for p in range(4)]
+    expected = TorchEngine(model, STOPS).sample(prompts, seeds, Sampling(max_new_tokens=12))
+    told: list[str] = []
+    model.config.hidden_act = "relu"  # named so; the model goes on as it was built
+    engine = TorchEngine(model, STOPS, max_rows=5, notice=told.append)
+    got = engine.sample(prompts, seeds, Sampling(max_new_tokens=12))
+    assert [one.tokens for one in flat(got)] == [one.tokens for one in flat(expected)]
+    for a, b in zip(flat(got), flat(expected), strict=True):
+        assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
+        assert a.finish_reason == b.finish_reason
+    assert told == ["LlamaForCausalLM is sampled by the `generate` of transformers, which is slower: its activation is relu."]

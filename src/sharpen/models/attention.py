@@ -1,12 +1,12 @@
 """Attention over a stream of tokens in which the completions of a group share one prompt.
 
-A group lies in the stream as `[prompt | o_1 | o_2 | ... | o_G]`. A completion's token sees the prompt and its own completion up to itself, so
-its attention is two parts, each a dense product: over the prompt's keys, which all completions of the group read at once, and over its own.
-They are merged by their log-sum-exps, exactly:
+A group lies in the stream as `[prompt | o_1 | o_2 | ... | o_G]`. A completion's token sees the prompt and its own completion up to itself,
+so its attention is two parts, each a dense product: over the prompt's keys, which all completions of the group read at once, and over its
+own. They are merged by their log-sum-exps, exactly:
 
     out = out_prompt · exp(lse_prompt - lse) + out_own · exp(lse_own - lse),    lse = log(exp(lse_prompt) + exp(lse_own))
 
-The backward pass of each part takes the merged output and log-sum-exp, as the softmax is over both (arXiv:2205.14135, §3.1; arXiv:2310.01889).
+The backward pass of each part takes the merged output and log-sum-exp, as the softmax is over both (arXiv:2205.14135, §3.1).
 Axes: N tokens of the stream, H query heads, J key-value heads, R = H / J, D head size, L prompt tokens, G completions, T tokens of each.
 """
 
@@ -58,7 +58,7 @@ class Span:
 
     @cached_property
     def order(self) -> tuple[Tensor, Tensor]:
-        """int64 [G, T], the completions' tokens one a row (short ones filled up, which nothing that counts can see), and where each token went."""
+        """The completions' tokens one a row, int64 [G, T] (short ones filled up, which nothing that counts sees), and where each went."""
         lengths = torch.tensor(self.lengths)
         width = int(lengths.max())
         column = torch.arange(width)
@@ -94,13 +94,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, spans: Sequence[Span], *, scale: flo
         window = None
     if window is None and q.device.type == "cpu":
         return _SharedPrompt.apply(q, k, v, tuple(spans), scale)
-    return torch.cat([_masked(*(x[span.start : span.stop] for x in (q, k, v)), span.visible(window), scale) for span in spans])
+    return torch.cat([_masked(q, k, v, span, window, scale) for span in spans])
 
 
-def _masked(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) -> Tensor:
+def _masked(q: Tensor, k: Tensor, v: Tensor, span: Span, window: int | None, scale: float) -> Tensor:
     """One group under a mask over all its tokens."""
-    q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
-    out = functional.scaled_dot_product_attention(q, k, v, attn_mask=visible.to(q.device), scale=scale, enable_gqa=True)
+    q, k, v = (x[span.start : span.stop].transpose(0, 1)[None] for x in (q, k, v))
+    mask = span.visible(window).to(q.device)
+    out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)
     return out[0].transpose(0, 1)
 
 

@@ -43,7 +43,7 @@ def why_not(body: Any) -> str | None:
 
 def activation(config: Any) -> str:
     """The name of the activation function of the feed-forward layers."""
-    return getattr(config, "hidden_activation", None) or getattr(config, "hidden_act", "")
+    return str(getattr(config, "hidden_activation", None) or getattr(config, "hidden_act", ""))
 
 
 def norm_weight(module: Any) -> Tensor:
@@ -158,13 +158,13 @@ class Layer:
 
 
 def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """x [N, H, D] at its positions: the first half of a head turns with the second (arXiv:2104.09864, eq. 34)."""
+    """Turn x [N, H, D] to its positions: the first half of a head turns with the second (arXiv:2104.09864, eq. 34)."""
     cos, sin = rotation
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
 def norm(module: Any, x: Tensor, dtype: torch.dtype) -> Tensor:
-    """x / √(mean x² + ε) · weight over the last axis, computed in float32 at least, in `dtype`."""
+    """Compute x / √(mean x² + ε) · weight over the last axis, computed in float32 at least, in `dtype`."""
     return _RmsNorm.apply(x, norm_weight(module), norm_eps(module), dtype)
 
 

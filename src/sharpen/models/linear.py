@@ -1,7 +1,7 @@
 """x · Wᵀ + b by the faster of the kernels that a CPU build of PyTorch has.
 
-In float32 PyTorch multiplies by its BLAS library, which on many processors takes one and a half to three times as long as oneDNN, forward and
-for the gradient of x. Sums are ordered otherwise, so results differ from PyTorch's own in the last bits.
+In float32 PyTorch multiplies by its BLAS library, which on many processors takes one and a half to three times as long as oneDNN, forward
+and for the gradient of x. Sums are ordered otherwise, so results differ from PyTorch's own in the last bits.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ def has_onednn() -> bool:
 
 
 def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [N, in] · weight [out, in]ᵀ + bias on a CPU, without gradient; `weight` may be prepacked."""
+    """Multiply: x [N, in] · weight [out, in]ᵀ + bias on a CPU, without gradient; `weight` may be prepacked."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [N, in] · weight [out, in]ᵀ + bias, with gradient."""
+    """Multiply: x [N, in] · weight [out, in]ᵀ + bias, with gradient."""
     if x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and x.numel() and has_onednn():
         return _OneDnnLinear.apply(x, weight, bias)
     return functional.linear(x, weight, bias)

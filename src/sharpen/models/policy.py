@@ -101,8 +101,8 @@ class HiddenStates:
     """A decoder that gives the hidden state before each completion token.
 
     Args:
-        body: a Hugging Face decoder without its head. One of `decoder.FAMILIES` reads a stream in which groups share prompts; any other reads
-            padded rows, one a sequence, by its own forward pass.
+        body: a Hugging Face decoder without its head. One of `decoder.FAMILIES` reads a stream in which groups share prompts; any other
+            reads padded rows, one a sequence, by its own forward pass.
         recompute: keep little of the forward pass and compute it again in the backward pass (activation checkpointing).
 
     Attributes:
@@ -137,7 +137,7 @@ class HiddenStates:
 
 
 def _rows(laid: Stream) -> tuple[Tensor, Tensor, Tensor]:
-    """The stream's groups as right-padded rows: tokens int64 [R, L], mask bool [R, L], and where each token of the stream went in [R · L]."""
+    """The stream's groups as right-padded rows: tokens int64 [R, L], mask bool [R, L], and where each token went in [R · L]."""
     width = max(span.stop - span.start for span in laid.spans)
     tokens = torch.zeros(len(laid.spans), width, dtype=torch.int64)
     mask = torch.zeros(tokens.shape, dtype=torch.bool)

@@ -1,8 +1,8 @@
 """The rows of a decode step: their keys and values, and attention over them.
 
 A prompt's keys and values are held once for all its completions. Each row holds those of its own completion. Scores over both lie side by
-side under one softmax. Axes: R rows, P prompts, L prompt tokens, T tokens of a completion so far, H query heads, J key-value heads, M = H / J,
-D head size.
+side under one softmax. Axes: R rows, P prompts, L prompt tokens, T tokens of a completion so far, H query heads, J key-value heads, D head
+size, M = H / J.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Rows:
 
 
 def _against_keys(q: Tensor, keys: Tensor) -> Tensor:
-    """q · kᵀ, [R, J, M, T]; a CPU's bfloat16 kernel is twice as fast the other way about."""
+    """Scores q · kᵀ, [R, J, M, T]; a CPU's bfloat16 kernel is twice as fast the other way about."""
     if q.dtype == torch.bfloat16 and q.device.type == "cpu":
         return (keys @ q.transpose(2, 3)).transpose(2, 3)
     return q @ keys.transpose(2, 3)

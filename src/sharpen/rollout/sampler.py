@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from sharpen.rollout.engine import Sampling
+
+BLOCK = 256  # entries of the vocabulary that are summed at once
 
 
 def uniforms(seeds: list[int], count: int) -> Tensor:
@@ -29,21 +32,34 @@ def choose(logits: Tensor, draws: Tensor, sampling: Sampling) -> tuple[Tensor, T
     logits = logits.float()
     if sampling.temperature == 0:
         tokens = logits.argmax(dim=-1)
-        return tokens, _logprob(logits, tokens)
+        return tokens, logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(dim=-1)
     if sampling.temperature != 1:
         logits = logits / sampling.temperature
-    probabilities = torch.softmax(logits, dim=-1)
-    weights = probabilities if sampling.top_p >= 1 else _nucleus(probabilities, sampling.top_p)
-    cumulative = weights.cumsum(dim=-1)
-    total = cumulative[:, -1:]
+    highest = logits.amax(dim=1, keepdim=True)
+    weights = (logits - highest).exp_()
+    total = weights.sum(dim=1)
+    tokens = _invert(weights if sampling.top_p >= 1 else _nucleus(weights / total[:, None], sampling.top_p), draws)
+    return tokens, (logits.gather(1, tokens[:, None]) - highest).squeeze(1) - total.log()
+
+
+def _invert(weights: Tensor, draws: Tensor) -> Tensor:
+    """The first entry of each row at which the running sum is above draw · total; by blocks, so that few entries are summed one by one."""
+    padded = functional.pad(weights, (0, -weights.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
+    block, rest = _first_above(padded.sum(dim=2), draws, None)
+    inside = padded[torch.arange(len(padded), device=padded.device), block]
+    return block * BLOCK + _first_above(inside, draws, rest)[0]
+
+
+def _first_above(weights: Tensor, draws: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The first entry at which the running sum is above the target (by default draw · total), and what of it that entry leaves."""
+    cumulative = weights.cumsum(dim=1)
+    total = cumulative[:, -1]
+    target = draws * total if target is None else target
     # Strictly below the total, so that the first entry above it always exists and has weight.
-    target = torch.minimum(draws[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
-    tokens = torch.searchsorted(cumulative, target, right=True).squeeze(1)
-    return tokens, _logprob(logits, tokens)
-
-
-def _logprob(logits: Tensor, tokens: Tensor) -> Tensor:
-    return logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(dim=-1)
+    target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
+    index = torch.searchsorted(cumulative, target[:, None], right=True).squeeze(1)
+    before = torch.where(index > 0, cumulative.gather(1, (index - 1).clamp(min=0)[:, None]).squeeze(1), 0.0)
+    return index, target - before
 
 
 def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:

@@ -48,9 +48,7 @@ class TorchEngine:
         notice: is told when the model is sampled by `generate`.
     """
 
-    def __init__(
-        self, module: Any, stop_ids: Sequence[int], *, max_rows: int = 128, notice: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, module: Any, stop_ids: Sequence[int], *, max_rows: int = 128, notice: Callable[[str], None] | None = None) -> None:
         self.module, self.stop_ids, self.max_rows = module, frozenset(stop_ids), max_rows
         body = module.get_decoder() if hasattr(module, "get_decoder") else module
         reason = decoder.why_not(body) or ("its head is not a plain one" if not _has_plain_head(module) else None)
@@ -135,15 +133,12 @@ class _Work:
         fresh: list[int] = []
         while free and (batch := [one for _, one in zip(free, queue, strict=False)]):
             new = [p for p in dict.fromkeys(one.prompt for one in batch) if p not in self.lanes]
-            if new:
+            if new or rows is None:
                 rows = self._read(new, rows)
             for i, one in zip(free, batch, strict=False):
                 self.row[i] = one
-                if rows is not None:
-                    rows.restart(i, self.lanes.index(one.prompt))
+                rows.restart(i, self.lanes.index(one.prompt))
             fresh = free[: len(batch)]
-            if rows is None:
-                rows = self._rows
             self._choose(torch.stack([self.first[one.prompt] for one in batch]), fresh)
             free = [i for i, one in enumerate(self.row) if one is None]
         if rows is None:
@@ -156,8 +151,8 @@ class _Work:
             self.row = [self.row[i] for i in alive]
         return rows
 
-    def _read(self, new: list[int], rows: Rows | None) -> Rows | None:
-        """Read prompts, hold their keys and values and their next-token logits, and forget the prompts that no row has any more."""
+    def _read(self, new: list[int], rows: Rows | None) -> Rows:
+        """Read prompts, hold their keys and values and next-token logits, and forget the prompts that no row has any more."""
         lengths = [len(self.prompts[p]) for p in new]
         starts = [sum(lengths[:i]) for i in range(len(new))]
         tokens = torch.tensor([token for p in new for token in self.prompts[p]], device=self.device)
@@ -174,8 +169,7 @@ class _Work:
         old_lanes = self.lanes
         self.lanes = [self.lanes[lane] for lane in keep] + new
         if rows is None:
-            self._rows = Rows(more, torch.zeros(len(self.row), dtype=torch.int64, device=self.device))
-            return self._rows
+            return Rows(more, torch.zeros(len(self.row), dtype=torch.int64, device=self.device))
         rows.prompts.replace(torch.tensor(keep, dtype=torch.int64, device=self.device), more)
         moved = torch.tensor([self.lanes.index(p) if p in used else 0 for p in old_lanes], device=self.device)
         rows.prompt_of = moved[rows.prompt_of]

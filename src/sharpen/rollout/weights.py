@@ -1,7 +1,7 @@
 """The weights that a decode step multiplies by, laid out for few rows.
 
-Queries, keys and values are one product; on a CPU every matrix is packed once for oneDNN's kernels, and the gate's activation and its product
-with `up` are done inside them. Axes: R rows, C hidden size, H query heads, J key-value heads, D head size.
+Queries, keys and values are one product; on a CPU every matrix is packed once for oneDNN's kernels, and the gate's activation and its
+product with `up` are done inside them. Axes: R rows, C hidden size, H query heads, J key-value heads, D head size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Product:
         weights = [lora.effective_weight(module) for module in modules]
         biases = [getattr(module, "bias", None) for module in modules]
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)
-        self.bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
+        self.bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases if bias is not None])
         self.packed = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16) and linear.has_onednn()
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, PACK_FOR) if self.packed else weight
 
@@ -39,13 +39,13 @@ class Product:
         return linear.onednn(x, self.weight, self.bias) if self.packed else functional.linear(x, self.weight, self.bias)
 
     def silu(self, x: Tensor) -> Tensor:
-        """silu(x · Wᵀ + b)."""
+        """The activation silu of x · Wᵀ + b."""
         if self.packed:
             return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "swish", [], "")
         return functional.silu(self(x))
 
     def times(self, x: Tensor, other: Tensor) -> Tensor:
-        """(x · Wᵀ + b) · other."""
+        """The product, entry by entry, of x · Wᵀ + b and `other`."""
         if self.packed:
             return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "mul")
         return self(x) * other
