@@ -286,5 +286,4 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
 
 def hand_over(engine: Any) -> None:
     """Hand updated weights to an engine that keeps a copy of its own."""
-    if hasattr(engine, "refresh"):
-        engine.refresh()
+    engine.refresh()

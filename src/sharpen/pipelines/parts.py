@@ -50,12 +50,13 @@ def sampling_model(
     device: str = "auto",
     max_rows: int = 128,
     adapter: LoraSettings | None = None,
+    notice: Callable[[str], None] | None = None,
 ) -> tuple[LoadedModel, Rollout]:
     """Load a model, put a new adapter on it where one is to be trained, and make what samples from it."""
     loaded = load(name, dtype=dtype, device=device)
     if adapter is not None:
         lora.attach(loaded.model, adapter, seed=seed, base=loaded.source)
-    engine = TorchEngine(loaded.model, loaded.stop_ids, max_rows=max_rows)
+    engine = TorchEngine(loaded.model, loaded.stop_ids, max_rows=max_rows, notice=notice)
 
     def prompt(problem: Problem) -> tuple[int, ...]:
         return render(problem.prompt, template, loaded.tokenizer)

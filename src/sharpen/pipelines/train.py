@@ -110,6 +110,7 @@ class _Run:
             device=self.resolved["device"],
             max_rows=recipe.rollout.max_rows,
             adapter=recipe.lora,
+            notice=observer.notice,
         )
         if self.method.supervision == "process":
             self.scorer = Scorer(recipe.rewards, base=base, decode=self.rollout.decode)

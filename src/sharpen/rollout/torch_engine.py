@@ -53,21 +53,8 @@ class TorchEngine:
         body = module.get_decoder() if hasattr(module, "get_decoder") else module
         reason = decoder.why_not(body) or ("its head is not a plain one" if not _has_plain_head(module) else None)
         self.decoder = Decoder(body) if reason is None else None
-        self.weights: Weights | None = None
-        self._signature: tuple[tuple[int, int], ...] = ()
         if reason is not None and notice is not None:
             notice(f"{type(module).__name__} is sampled by the `generate` of transformers, which is slower: {reason}.")
-
-    def refresh(self) -> None:
-        """Take over the model's weights, where they have changed since this was last done."""
-        signature = tuple((p.data_ptr(), p._version) for p in self.module.parameters())
-        if self.decoder is not None and (self.weights is None or signature != self._signature):
-            self.weights = None  # before the new ones are laid out: both need not be held
-            self.weights, self._signature = Weights(self.module, self.decoder), signature
-
-    def release(self) -> None:
-        """Give back the memory that is only needed while sampling."""
-        self.weights = None
 
     @torch.inference_mode()
     def sample(
@@ -81,14 +68,15 @@ class TorchEngine:
         tell = on_progress or (lambda count: None)
         if self.decoder is None:
             return Generate(self.module, self.stop_ids, self.max_rows).sample(prompts, seeds, sampling, tell)
-        self.refresh()
-        assert self.weights is not None
+        # Laid out anew for each call and dropped after it: nothing tells reliably that an optimiser has changed the weights (its fused kernels
+        # leave a tensor's version as it was), and the memory is free while training.
+        weights = Weights(self.module, self.decoder)
         waiting = [
             _Completion(p, i, sampler.uniforms([seed], sampling.max_new_tokens)[0])
             for p, group in enumerate(seeds)
             for i, seed in enumerate(group)
         ]
-        work = _Work(self.decoder, self.weights, prompts, sampling, self.stop_ids, tell)
+        work = _Work(self.decoder, weights, prompts, sampling, self.stop_ids, tell)
         work.run(waiting, self.max_rows)
         out: list[list[Sampled]] = [[] for _ in prompts]
         for one in waiting:

@@ -31,7 +31,7 @@ class MemoryEstimate:
         baseline: held before training begins (the process and the model's weights).
         optimiser: gradients, moments and master copies.
         reference: the frozen copy of a KL term.
-        rollout: key-value cache and sampling buffers of one batch of rows.
+        rollout: the engine's copy of the weights, key-value cache and sampling buffers of one batch of rows.
         training: activations and head buffers of one micro-batch.
         value: the value model's weights, gradients, moments and master copies.
         saving: the merged weights of a checkpoint, where an adapter is trained.
@@ -100,7 +100,7 @@ def estimate(
     rows: int,
     sequence_length: int,
     needs_value: bool = False,
-    head_chunk: int = 512,
+    head_chunk: int = 128,
 ) -> MemoryEstimate:
     """The memory of a run.
 
@@ -127,7 +127,7 @@ def estimate(
         optimiser=_training_bytes(trained),
         reference=weights if needs_reference else 0,
         value=weights + _training_bytes(parameters) if needs_value else 0,
-        rollout=rows * (_cache_bytes(module, sequence_length) * 5 // 4 + 5 * vocabulary * 4),
+        rollout=weights + rows * (_cache_bytes(module, sequence_length) * 5 // 4 + 5 * vocabulary * 4),
         training=fixed + per_token * token_budget + backward,
         saving=weights if len(trained) < len(parameters) and device.type == "cpu" else 0,  # merged on the CPU
     )
