@@ -282,8 +282,3 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     for row in rows:
         out.add_row(*(str(cell) for cell in row))
     Console().print(out)
-
-
-def hand_over(engine: Any) -> None:
-    """Hand updated weights to an engine that keeps a copy of its own."""
-    engine.refresh()

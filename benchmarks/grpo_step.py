@@ -23,12 +23,14 @@ def of_sharpen(args: Any) -> dict[str, Any]:
     """Its steps, and the parts that they are made of."""
     import ours
 
+    from sharpen.rollout.weights import Weights
+
     loaded = ours.load_model(args)
     engine = ours.engine_of(loaded)
     stories = [common.prompts(loaded.tokenizer, args.problems, first=args.problems * step) for step in range(args.steps + 1)]
     longest = max(len(p) for prompts in stories for p in prompts) + args.new
     learner = ours.learner_of(loaded, beta=args.beta, learning_rate=args.learning_rate, sequence=longest, token_budget=args.token_budget)
-    parts: dict[str, list[float]] = {"rollout": [], "update": [], "hand_over": []}
+    parts: dict[str, list[float]] = {"rollout": [], "update": [], "weights": []}
     total: list[float] = []
 
     def clock() -> float:
@@ -43,11 +45,11 @@ def of_sharpen(args: Any) -> dict[str, Any]:
         rewards = [[common.reward(loaded.tokenizer.decode(list(one.tokens))) for one in members] for members in sampled]
         rolled = clock()
         learner.learn(ours.batch_of(prompts, sampled, rewards), step=step + 1, constant_length=args.new)
-        learnt = clock()
-        common.hand_over(engine)
         end = clock()
         total.append(end - start)
-        for name, taken in zip(parts, (rolled - start, learnt - rolled, end - learnt), strict=True):
+        # Laying the weights out is a part of every rollout; once more, by itself, to see what it takes.
+        Weights(loaded.model, engine.decoder)
+        for name, taken in zip(parts, (rolled - start, end - rolled, clock() - end), strict=True):
             parts[name].append(taken)
     return {
         "seconds": total[1:],
