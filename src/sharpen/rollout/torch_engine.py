@@ -68,8 +68,8 @@ class TorchEngine:
         tell = on_progress or (lambda count: None)
         if self.decoder is None:
             return Generate(self.module, self.stop_ids, self.max_rows).sample(prompts, seeds, sampling, tell)
-        # Laid out anew for each call and dropped after it: nothing tells reliably that an optimiser has changed the weights (fused ones leave a
-        # tensor's version as it was), and training has the memory.
+        # Laid out anew for each call, for nothing tells reliably that an optimiser has changed the weights (fused ones leave a tensor's
+        # version as it was); and dropped after it, so that training has the memory.
         weights = Weights(self.module, self.decoder)
         waiting = [
             _Completion(p, i, sampler.uniforms([seed], sampling.max_new_tokens)[0])
