@@ -10,6 +10,8 @@ from transformers import (
     Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
@@ -28,7 +30,9 @@ GEMMA = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attenti
 FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "llama": (LlamaForCausalLM, LlamaConfig, {"attention_bias": True}),
     "llama3": (LlamaForCausalLM, LlamaConfig, {"rope_parameters": LLAMA3}),
+    "mistral": (MistralForCausalLM, MistralConfig, {"sliding_window": 4}),
     "qwen2": (Qwen2ForCausalLM, Qwen2Config, {}),
+    "qwen2 with windows": (Qwen2ForCausalLM, Qwen2Config, {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}),
     "qwen3": (Qwen3ForCausalLM, Qwen3Config, {}),
     "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig, GEMMA),
 }

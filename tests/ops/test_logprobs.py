@@ -57,3 +57,13 @@ def test_an_impossible_token_does_not_spoil_the_entropy() -> None:
     logp, entropy = through_head(torch.tensor([[1.0]]), torch.tensor([[0.0], [float("-inf")]]), torch.tensor([0]))
     assert logp.item() == pytest.approx(0.0)
     assert entropy.item() == pytest.approx(0.0)
+
+
+def test_a_sure_token_keeps_its_small_gradient_in_bfloat16() -> None:
+    # logits 6, 0, 0: p = e^6 / (e^6 + 2) = 0.995067, which bfloat16 rounds to 0.996094; 1 - p = 0.004933, not 0.003906
+    hidden = torch.tensor([[1.0]], dtype=torch.bfloat16, requires_grad=True)
+    head = torch.tensor([[6.0], [0.0], [0.0]], dtype=torch.bfloat16, requires_grad=True)
+    logprob, _ = through_head(hidden, head, torch.tensor([0]))
+    logprob.sum().backward()
+    assert head.grad is not None
+    assert head.grad.flatten().tolist() == pytest.approx([0.004933, -0.002467, -0.002467], rel=2**-7)

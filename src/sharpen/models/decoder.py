@@ -130,7 +130,9 @@ class Layer:
         self.after_mlp = module.post_feedforward_layernorm if self.gemma else None
         self.head_size = int(self.attention.head_dim)
         self.scale = float(self.attention.scaling)
-        self.window: int | None = getattr(self.attention, "sliding_window", None)
+        # Mistral's is in its config, for all layers; Llama's config may name one, which transformers makes no use of.
+        of_all = config.sliding_window if type(self.attention).__name__ == "MistralAttention" else None
+        self.window: int | None = getattr(self.attention, "sliding_window", of_all)
         kinds = getattr(config, "layer_types", None)
         self.kind: str = kinds[self.attention.layer_idx] if kinds else "full_attention"
         self.activate = ACTIVATIONS[activation(config)]

@@ -67,18 +67,18 @@ class _ThroughHead(torch.autograd.Function):
         normaliser = highest + total.log()
         # Entropy = log Z − Σ p · logit, which needs no second V-wide temporary. A logit of -∞ has p = 0.
         entropy = normaliser - torch.linalg.vecdot(probabilities, logits.clamp_(min=torch.finfo(logits.dtype).min))
-        # The gradient of the logits is rounded to the head's type anyway, so in that type they are kept.
-        ctx.save_for_backward(hidden, head, targets, probabilities.to(head.dtype))
+        # Kept in the head's type, to which the logits' gradient is rounded too; the target's 1 - p apart, for it would be lost near 1.
+        ctx.save_for_backward(hidden, head, targets, probabilities.to(head.dtype), -torch.expm1(chosen - normaliser))
         ctx.temperature = temperature
         ctx.mark_non_differentiable(entropy)
         return chosen - normaliser, entropy
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        hidden, head, targets, probabilities = ctx.saved_tensors
-        grad = (grads[0] / ctx.temperature).to(head.dtype)
+        hidden, head, targets, probabilities, others = ctx.saved_tensors
+        grad = grads[0] / ctx.temperature
         d_logits = probabilities * -grad[:, None]
-        d_logits.scatter_add_(1, targets[:, None], grad[:, None])
+        d_logits = d_logits.scatter_(1, targets[:, None], (others * grad)[:, None]).to(head.dtype)
         return (
             d_logits @ head if ctx.needs_input_grad[0] else None,
             d_logits.T @ hidden if ctx.needs_input_grad[1] else None,

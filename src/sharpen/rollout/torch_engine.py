@@ -15,6 +15,7 @@ from torch import Tensor
 from sharpen.models import decoder
 from sharpen.models.attention import Span
 from sharpen.models.decoder import Decoder, rotate
+from sharpen.models.policy import plain_head
 from sharpen.rollout import sampler
 from sharpen.rollout.batch import Prompts, Rows
 from sharpen.rollout.engine import Sampled, Sampling
@@ -51,7 +52,7 @@ class TorchEngine:
     def __init__(self, module: Any, stop_ids: Sequence[int], *, max_rows: int = 128, notice: Callable[[str], None] | None = None) -> None:
         self.module, self.stop_ids, self.max_rows = module, frozenset(stop_ids), max_rows
         body = module.get_decoder() if hasattr(module, "get_decoder") else module
-        reason = decoder.why_not(body) or ("its head is not a plain one" if not _has_plain_head(module) else None)
+        reason = decoder.why_not(body) or ("its head is not a plain one" if plain_head(module) is None else None)
         self.decoder = Decoder(body) if reason is None else None
         if reason is not None and notice is not None:
             notice(f"{type(module).__name__} is sampled by the `generate` of transformers, which is slower: {reason}.")
@@ -107,8 +108,7 @@ class _Work:
     def run(self, completions: list[_Completion], max_rows: int) -> None:
         """Sample them all."""
         queue = iter(completions)
-        left = len(completions)
-        self.row = [None] * min(max_rows, left)
+        self.row = [None] * min(max_rows, len(completions))
         rows = self._admit(queue, None)
         while rows is not None and any(self.row):
             logits = self._step(rows)
@@ -206,9 +206,3 @@ class _Work:
         x = x + (mixed if layer.after_attention is None else layer.after_attention(mixed, x.dtype))
         fed = layer.feed(layer.before_mlp(x, dtype))
         return x + (fed if layer.after_mlp is None else layer.after_mlp(fed, x.dtype))
-
-
-def _has_plain_head(module: Any) -> bool:
-    from sharpen.models.policy import plain_head
-
-    return plain_head(module) is not None
