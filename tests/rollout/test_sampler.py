@@ -59,3 +59,15 @@ def test_draws_depend_on_the_seed_alone() -> None:
     assert torch.equal(alone[0], together[1])
     assert not torch.equal(together[0], together[1])
     assert bool((together >= 0).all() and (together < 1).all())
+
+
+@pytest.mark.parametrize("vocabulary", [256, 1000, 1024])
+def test_a_vocabulary_of_several_blocks_is_one_distribution(vocabulary: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(64, vocabulary, generator=generator)
+    draws = torch.rand(64, generator=generator)
+    tokens, logprobs = choose(logits, draws, Sampling(max_new_tokens=1))
+    # by hand: the first entry whose running sum of probabilities is above the draw
+    shares = logits.double().softmax(dim=1)
+    assert tokens.tolist() == [int((row.cumsum(0) > draw).nonzero()[0]) for row, draw in zip(shares, draws.double(), strict=True)]
+    torch.testing.assert_close(logprobs.double(), shares.log().gather(1, tokens[:, None]).squeeze(1), atol=1e-5, rtol=0)
