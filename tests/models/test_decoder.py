@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES, VOCABULARY, family
 
+from families import FAMILIES, VOCABULARY, family
 from sharpen.models import decoder
 from sharpen.models.attention import Span, attend
 from sharpen.models.policy import LanguagePolicy
