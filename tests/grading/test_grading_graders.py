@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from sharpen.errors import MissingPackageError
-from sharpen.grading import GRADERS, Grade, grade, grade_choice, state_gold
+from sharpen.grading import GRADERS, Verdict, grade, grade_choice, state_gold
 from sharpen.grading.gym import _scorer
 from sharpen.records import Problem
 
@@ -43,21 +43,21 @@ def problem(answer: str, kind: str, **meta: object) -> Problem:
 )
 def test_the_letter_that_is_chosen(text: str, letter: str | None) -> None:
     result = grade_choice("B", text)
-    assert (result.answer, result.verdict) == (letter, "right" if letter else "wrong")
+    assert (result.extracted, result.outcome) == (letter, "right" if letter else "wrong")
 
 
 def test_choices_by_the_other_letter_and_a_gold_that_is_no_letter() -> None:
-    assert grade_choice("(B)", r"\boxed{A}") == Grade("wrong", "chose A", "A")
-    assert grade_choice("Paris", r"\boxed{Paris}").verdict == "unscorable"
-    assert grade_choice("", "").verdict == "unscorable"
+    assert grade_choice("(B)", r"\boxed{A}") == Verdict("wrong", "chose A", "A")
+    assert grade_choice("Paris", r"\boxed{Paris}").outcome == "unscorable"
+    assert grade_choice("", "").outcome == "unscorable"
 
 
 def test_grade_goes_by_the_kind() -> None:
     assert set(GRADERS) == {"math", "choice", "reasoning_gym"}
-    assert grade(problem("56", "math"), "7 * 8 = 56").verdict == "right"
-    assert grade(problem("B", "choice"), "B").verdict == "right"
+    assert grade(problem("56", "math"), "7 * 8 = 56").outcome == "right"
+    assert grade(problem("B", "choice"), "B").outcome == "right"
     unknown = grade(problem("1", "maths"), "1")
-    assert unknown == Grade("unscorable", "no grader for the kind 'maths'. Did you mean 'math'? Known: math, choice, reasoning_gym", None)
+    assert unknown == Verdict("unscorable", "no grader for the kind 'maths'. Did you mean 'math'? Known: math, choice, reasoning_gym", None)
 
 
 def test_state_gold() -> None:
@@ -70,22 +70,22 @@ def test_reasoning_gym_scores_by_its_own_scorer() -> None:
     pytest.importorskip("reasoning_gym")
     entry = {"question": "1 + 2 =", "answer": "3", "metadata": {}}
     gym = problem("3", "reasoning_gym", generator="chain_sum", parameters={"min_terms": 2, "max_terms": 2}, entry=entry)
-    assert grade(gym, "<think>4</think> <answer>3</answer>") == Grade("right", "score 1", "3")
-    assert grade(gym, "The answer is 3.").verdict == "right"
-    assert grade(gym, "<answer>4</answer>") == Grade("wrong", "score 0", "4")
+    assert grade(gym, "<think>4</think> <answer>3</answer>") == Verdict("right", "score 1", "3")
+    assert grade(gym, "The answer is 3.").outcome == "right"
+    assert grade(gym, "<answer>4</answer>") == Verdict("wrong", "score 0", "4")
     # Part of the score is not a right answer: this one contains the gold.
     long = grade(gym, "<answer>it is 3</answer>")
-    assert (long.verdict, long.reason) == ("wrong", "score 0.142857")
-    assert grade(gym, "<think>3") == Grade("wrong", "no answer", None)
+    assert (long.outcome, long.reason) == ("wrong", "score 0.142857")
+    assert grade(gym, "<think>3") == Verdict("wrong", "no answer", None)
 
 
 def test_reasoning_gym_faults_of_the_machinery_are_unscorable() -> None:
     pytest.importorskip("reasoning_gym")
     entry = {"question": "?", "answer": "3", "metadata": {}}
-    assert grade(problem("3", "reasoning_gym"), "3").verdict == "unscorable"
-    assert grade(problem("3", "reasoning_gym", generator="no_such", entry=entry), "3").verdict == "unscorable"
+    assert grade(problem("3", "reasoning_gym"), "3").outcome == "unscorable"
+    assert grade(problem("3", "reasoning_gym", generator="no_such", entry=entry), "3").outcome == "unscorable"
     # The scorer of `countdown` reads the metadata, which is not there: it fails, on this completion.
-    assert grade(problem("3", "reasoning_gym", generator="countdown", entry=entry), "<answer>1+2</answer>").verdict == "wrong"
+    assert grade(problem("3", "reasoning_gym", generator="countdown", entry=entry), "<answer>1+2</answer>").outcome == "wrong"
 
 
 def test_reasoning_gym_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sharpen.grading import Grade, gold_fault, grade_math
+from sharpen.grading import Verdict, gold_fault, grade_math
 from sharpen.grading import math as room
 
 # gold | what is in the box | equal?
@@ -94,7 +94,7 @@ EQUAL = [
 
 @pytest.mark.parametrize(("gold", "answer", "equal"), EQUAL)
 def test_strict_equality(gold: str, answer: str, equal: bool) -> None:
-    assert grade_math(gold, rf"\boxed{{{answer}}}").verdict == ("right" if equal else "wrong")
+    assert grade_math(gold, rf"\boxed{{{answer}}}").outcome == ("right" if equal else "wrong")
 
 
 @pytest.mark.parametrize(
@@ -121,19 +121,19 @@ def test_strict_equality(gold: str, answer: str, equal: bool) -> None:
 )
 def test_texts(gold: str, text: str, verdict: str, answer: str | None) -> None:
     grade = grade_math(gold, text)
-    assert (grade.verdict, grade.answer) == (verdict, answer)
+    assert (grade.outcome, grade.extracted) == (verdict, answer)
     assert grade.reason
 
 
 @pytest.mark.parametrize("gold", ["", "  ", "$$", r"1:2:3:\ldots", r"\frac{", "hello ???"])
 def test_a_gold_that_cannot_be_read_is_unscorable(gold: str) -> None:
-    assert grade_math(gold, rf"\boxed{{{gold}}}").verdict == "unscorable"
+    assert grade_math(gold, rf"\boxed{{{gold}}}").outcome == "unscorable"
     assert gold_fault(gold) is not None
 
 
 def test_a_reason_says_how_the_answer_was_found_and_why_it_is_wrong() -> None:
-    assert grade_math("42", r"\boxed{41}") == Grade("wrong", "the last box: another number", "41")
-    assert grade_math("42", "is it 42?") == Grade("right", "the last number: the ground truth itself", "42")
+    assert grade_math("42", r"\boxed{41}") == Verdict("wrong", "the last box: another number", "41")
+    assert grade_math("42", "is it 42?") == Verdict("right", "the last number: the ground truth itself", "42")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_reason_says_how_the_answer_was_found_and_why_it_is_wrong() -> None:
     ],
 )
 def test_paper_mode_is_tolerant(gold: str, answer: str, equal: bool) -> None:
-    assert grade_math(gold, rf"\boxed{{{answer}}}", mode="paper").verdict == ("right" if equal else "wrong")
+    assert grade_math(gold, rf"\boxed{{{answer}}}", mode="paper").outcome == ("right" if equal else "wrong")
 
 
 @pytest.mark.parametrize("answer", [r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}", "(((9!)!)!)", "9^{9^{9^9}}"])
@@ -161,10 +161,10 @@ def test_an_endless_computation_is_wrong_in_time_and_the_next_is_judged(answer: 
     room._compare.cache_clear()
     start = time.perf_counter()
     grade = grade_math(r"\sqrt{2}", rf"\boxed{{{answer}}}")
-    assert (grade.verdict, grade.reason) == ("wrong", "the last box: comparing takes longer than 0.5 s")
+    assert (grade.outcome, grade.reason) == ("wrong", "the last box: comparing takes longer than 0.5 s")
     assert time.perf_counter() - start < 3.0
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    assert grade_math(r"\sqrt{2}", r"\boxed{\frac{2}{\sqrt{2}}}").verdict == "right"
+    assert grade_math(r"\sqrt{2}", r"\boxed{\frac{2}{\sqrt{2}}}").outcome == "right"
     room._compare.cache_clear()
 
 
@@ -172,7 +172,7 @@ SOME = [row for row in EQUAL if "x" not in row[0]][::3]
 
 
 def _verdicts(queue: multiprocessing.Queue[list[str]] | None = None) -> list[str]:
-    verdicts = [grade_math(gold, rf"\boxed{{{answer}}}").verdict for gold, answer, _ in SOME]
+    verdicts = [grade_math(gold, rf"\boxed{{{answer}}}").outcome for gold, answer, _ in SOME]
     if queue is not None:
         queue.put(verdicts)
     return verdicts
@@ -207,8 +207,8 @@ def _golds(path: Path) -> list[str]:
 def test_every_gold_is_right_by_itself_and_wrong_by_another(data_dir: Path, name: str) -> None:
     golds = _golds(data_dir / name)
     for gold in golds:
-        assert grade_math(gold, rf"The answer: \boxed{{{gold}}}").verdict == "right", gold
-        assert grade_math(gold, r"\boxed{-987654.5}").verdict == "wrong", gold
+        assert grade_math(gold, rf"The answer: \boxed{{{gold}}}").outcome == "right", gold
+        assert grade_math(gold, r"\boxed{-987654.5}").outcome == "wrong", gold
 
 
 def test_gsm8k_solutions_are_right_as_they_stand(data_dir: Path) -> None:
@@ -216,11 +216,11 @@ def test_gsm8k_solutions_are_right_as_they_stand(data_dir: Path) -> None:
     assert len(rows) == 1319
     for row in rows:
         gold = row["answer"].rpartition("####")[2].strip()
-        assert grade_math(gold, row["answer"]).verdict == "right"
-        assert grade_math(gold, f"<think>{row['answer']}</think> <answer>{gold}</answer>").verdict == "right"
+        assert grade_math(gold, row["answer"]).outcome == "right"
+        assert grade_math(gold, f"<think>{row['answer']}</think> <answer>{gold}</answer>").outcome == "right"
 
 
 def test_math500_solutions_end_in_their_answers(data_dir: Path) -> None:
     rows = [json.loads(line) for line in (data_dir / "math500.jsonl").read_text(encoding="utf-8").splitlines()]
-    wrong = [row["id"] for row in rows if grade_math(row["answer"], row["solution"]).verdict != "right"]
+    wrong = [row["id"] for row in rows if grade_math(row["answer"], row["solution"]).outcome != "right"]
     assert wrong == []

@@ -191,7 +191,7 @@ def test_six_candidates_with_six_answers_of_which_one_is_right() -> None:
         made = candidates(problem, seed=7)
         assert not isinstance(made, str)
         assert len({worked.number(parsed(text).answer) for text in made.candidates}) == 6
-        verdicts = [grade(problem, text).verdict for text in made.candidates]
+        verdicts = [grade(problem, text).outcome for text in made.candidates]
         assert sorted(verdicts) == ["right", *["wrong"] * 5]
         assert made.origins[verdicts.index("right")] == TRUE
         assert made.candidates[verdicts.index("right")] == problem.meta["solution"]
@@ -274,7 +274,7 @@ def test_generated_problems_are_different_and_true() -> None:
         assert all(step.holds for step in solution.steps)
         assert 2 <= len(solution.steps) <= 4
         assert solution.answer == problem.answer
-        assert grade(problem, problem.meta["solution"]).verdict == "right"
+        assert grade(problem, problem.meta["solution"]).outcome == "right"
     assert generate(50, seed=9) == problems[:50]
     assert generate(50, seed=10) != problems[:50]
     assert len({problem.prompt.split()[1] for problem in problems}) >= len(STORIES) - 2
@@ -308,5 +308,5 @@ def test_gsm8k_solutions_take_candidates(data_dir: Path) -> None:
     built = build(problems, seed=0)
     assert len(built.questions) > 180
     for question in built.questions:
-        verdicts = [grade(question.problem, text).verdict for text in question.candidates]
+        verdicts = [grade(question.problem, text).outcome for text in question.candidates]
         assert [origin == TRUE for origin in question.origins] == [verdict == "right" for verdict in verdicts]

@@ -49,7 +49,7 @@ def test_every_line_is_a_true_equation_and_the_last_is_the_answer(split: str) ->
         assert last == f"Answer: {problem.answer}"
         assert int(problem.answer) == eval(problem.prompt.removeprefix("What is ").removesuffix("?"))
         assert extract(problem.meta["solution"]) == (problem.answer, "after 'answer'")
-        assert grade(problem, problem.meta["solution"]).verdict == "right"
+        assert grade(problem, problem.meta["solution"]).outcome == "right"
 
 
 def test_levels_take_turns_and_have_their_steps() -> None:

@@ -75,7 +75,7 @@ def test_prompts_and_answers_are_right() -> None:
             if expression:
                 assert eval(expression[1]) == int(problem.answer)
             assert problem.meta["level"] == level
-            assert grade(problem, problem.meta["solution"]).verdict == "right"
+            assert grade(problem, problem.meta["solution"]).outcome == "right"
             assert equations([problem.meta["solution"].split("\n")]) == [[1.0] * (1 + problem.meta["solution"].count("\n"))]
             assert int(problem.answer) >= 0
 

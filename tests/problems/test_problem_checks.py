@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sharpen.errors import ProblemError
-from sharpen.grading import Grade, grade
+from sharpen.grading import Verdict, grade
 from sharpen.problems import FileSource, check_golds, load_problems, select_by_pass_rate
 from sharpen.records import Problem
 
@@ -20,7 +20,7 @@ def math(id: str, answer: str) -> Problem:
 def test_golds_that_are_right_pass_and_each_is_asked_about_once() -> None:
     asked = []
 
-    def grader(problem: Problem, text: str) -> Grade:
+    def grader(problem: Problem, text: str) -> Verdict:
         asked.append(text)
         return grade(problem, text)
 

@@ -19,8 +19,8 @@ def test_problems_of_a_generator_hold_what_its_scorer_needs() -> None:
     for problem in problems:
         assert (problem.kind, problem.meta["generator"], problem.meta["parameters"]) == ("reasoning_gym", "chain_sum", SMALL)
         assert eval(problem.meta["entry"]["metadata"]["expression"]) == int(problem.answer)
-        assert grade(problem, f"<answer>{problem.answer}</answer>").verdict == "right"
-        assert grade(problem, f"<answer>{int(problem.answer) + 1}</answer>").verdict == "wrong"
+        assert grade(problem, f"<answer>{problem.answer}</answer>").outcome == "right"
+        assert grade(problem, f"<answer>{int(problem.answer) + 1}</answer>").outcome == "wrong"
     assert fingerprint(problems) == fingerprint(load_problems(source))
     assert fingerprint(problems) != fingerprint(load_problems(source.model_copy(update={"seed": 8})))
 

@@ -18,18 +18,18 @@ from sharpen.rewards.settings import RewardFunctionSettings, RewardSettings
 
 
 @dataclass(frozen=True)
-class Grade:
-    verdict: str
+class Verdict:
+    outcome: str
     reason: str | None
-    answer: str | None
+    extracted: str | None
 
 
 def grade(problem, text):
     """The last word is the answer; `?` as the ground truth cannot be judged."""
     answer = text.split()[-1] if text else None
     if problem.answer == "?":
-        return Grade("unscorable", "the ground truth '?' cannot be parsed", answer)
-    return Grade("right" if answer == problem.answer else "wrong", None, answer)
+        return Verdict("unscorable", "the ground truth '?' cannot be parsed", answer)
+    return Verdict("right" if answer == problem.answer else "wrong", None, answer)
 
 
 def group(number, texts, answer="8", problem_id=None, **meta):

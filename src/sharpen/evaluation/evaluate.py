@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from sharpen.evaluation.summary import ProblemResult
-from sharpen.grading import Grade, grade
+from sharpen.grading import Verdict, grade
 from sharpen.grading.numbers import exact
 from sharpen.records import Group, Problem, Scores
 from sharpen.rollout.engine import Sampling
@@ -49,7 +49,7 @@ def evaluate(
     *,
     stream: str = "evaluation",
     require_stop: bool = True,
-    grader: Callable[[Problem, str], Grade] = grade,
+    grader: Callable[[Problem, str], Verdict] = grade,
     on_progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """Sample K completions of each problem and grade them.
@@ -74,8 +74,8 @@ def evaluate(
         for completion in group.completions:
             judged = grader(group.problem, completion.text)
             counts = completion.finish_reason == "stop" or not require_stop
-            answers.append(vote(judged.answer) if counts else None)
-            values.append(float("nan") if judged.verdict == "unscorable" else float(judged.verdict == "right" and counts))
+            answers.append(vote(judged.extracted) if counts else None)
+            values.append(float("nan") if judged.outcome == "unscorable" else float(judged.outcome == "right" and counts))
         rewards.append(values)
         results.append(
             ProblemResult(

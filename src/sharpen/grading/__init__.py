@@ -5,12 +5,12 @@ from sharpen.grading.extract import extract_answer
 from sharpen.grading.gym import grade_gym
 from sharpen.grading.math import gold_fault, grade_math
 from sharpen.grading.registry import GRADERS, grade, state_gold
-from sharpen.grading.verdict import Grade, Mode, Verdict
+from sharpen.grading.verdict import Mode, Outcome, Verdict
 
 __all__ = [
     "GRADERS",
-    "Grade",
     "Mode",
+    "Outcome",
     "Verdict",
     "extract_answer",
     "gold_fault",

@@ -8,11 +8,11 @@ from typing import Any
 
 from sharpen.errors import MissingPackageError
 from sharpen.grading.extract import declared
-from sharpen.grading.verdict import Grade
+from sharpen.grading.verdict import Verdict
 from sharpen.records import Problem
 
 
-def grade_gym(problem: Problem, text: str) -> Grade:
+def grade_gym(problem: Problem, text: str) -> Verdict:
     """Judge what a completion declares, word for word, by the scorer of the problem's generator: a score of 1 is right.
 
     Args:
@@ -24,21 +24,21 @@ def grade_gym(problem: Problem, text: str) -> Grade:
     """
     meta = problem.meta
     if not {"generator", "entry"} <= meta.keys():
-        return Grade("unscorable", f"problem '{problem.id}' has no generator and entry in its meta", None)
+        return Verdict("unscorable", f"problem '{problem.id}' has no generator and entry in its meta", None)
     try:
         score_answer = _scorer(meta["generator"], json.dumps(meta.get("parameters", {}), sort_keys=True))
     except MissingPackageError:
         raise
     except Exception as error:
-        return Grade("unscorable", f"the scorer of '{meta['generator']}' cannot be built: {error}", None)
+        return Verdict("unscorable", f"the scorer of '{meta['generator']}' cannot be built: {error}", None)
     answer = declared(text)
     if not answer:
-        return Grade("wrong", "no answer", None)
+        return Verdict("wrong", "no answer", None)
     try:
         score = float(score_answer(answer, meta["entry"]))
     except Exception as error:
-        return Grade("wrong", f"the scorer of '{meta['generator']}' fails on this answer: {type(error).__name__}: {error}"[:200], answer)
-    return Grade("right" if score >= 1.0 else "wrong", f"score {score:g}", answer)
+        return Verdict("wrong", f"the scorer of '{meta['generator']}' fails on this answer: {type(error).__name__}: {error}"[:200], answer)
+    return Verdict("right" if score >= 1.0 else "wrong", f"score {score:g}", answer)
 
 
 @functools.lru_cache(maxsize=256)

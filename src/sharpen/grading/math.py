@@ -22,7 +22,7 @@ from typing import Any
 from sharpen.grading.extract import clean, extract
 from sharpen.grading.numbers import exact, normal
 from sharpen.grading.timing import TimeUpError, time_limit
-from sharpen.grading.verdict import Grade, Mode
+from sharpen.grading.verdict import Mode, Verdict
 
 TIME_LIMIT = 5.0
 LONGEST_ANSWER = 1000
@@ -36,7 +36,7 @@ _TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{
 _WORDS = re.compile(r"[A-Za-z]+(?:[ -][A-Za-z]+)*")
 
 
-def grade_math(gold: str, text: str, *, mode: Mode = "strict") -> Grade:
+def grade_math(gold: str, text: str, *, mode: Mode = "strict") -> Verdict:
     r"""Judge a completion's final answer.
 
     Args:
@@ -45,14 +45,14 @@ def grade_math(gold: str, text: str, *, mode: Mode = "strict") -> Grade:
         mode: what counts as equal; see the module's docstring.
     """
     if (fault := gold_fault(gold)) is not None:
-        return Grade("unscorable", fault, None)
+        return Verdict("unscorable", fault, None)
     answer, how = extract(text)
     if answer is None:
-        return Grade("wrong", how, None)
+        return Verdict("wrong", how, None)
     if len(answer) > LONGEST_ANSWER:
-        return Grade("wrong", f"the answer has {len(answer)} characters, more than {LONGEST_ANSWER}", answer)
+        return Verdict("wrong", f"the answer has {len(answer)} characters, more than {LONGEST_ANSWER}", answer)
     equal, reason = _compare(_canonical(gold), _canonical(answer), mode)
-    return Grade("right" if equal else "wrong", f"{how}: {reason}", answer)
+    return Verdict("right" if equal else "wrong", f"{how}: {reason}", answer)
 
 
 @functools.lru_cache(maxsize=65536)

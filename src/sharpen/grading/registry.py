@@ -8,10 +8,10 @@ from sharpen.errors import nearest
 from sharpen.grading.choice import grade_choice
 from sharpen.grading.gym import grade_gym
 from sharpen.grading.math import grade_math
-from sharpen.grading.verdict import Grade
+from sharpen.grading.verdict import Verdict
 from sharpen.records import Problem
 
-GRADERS: Mapping[str, Callable[[Problem, str], Grade]] = {
+GRADERS: Mapping[str, Callable[[Problem, str], Verdict]] = {
     "math": lambda problem, text: grade_math(problem.answer, text),
     "choice": lambda problem, text: grade_choice(problem.answer, text),
     "reasoning_gym": grade_gym,
@@ -19,7 +19,7 @@ GRADERS: Mapping[str, Callable[[Problem, str], Grade]] = {
 """The graders by kind of problem."""
 
 
-def grade(problem: Problem, text: str) -> Grade:
+def grade(problem: Problem, text: str) -> Verdict:
     """Judge a completion of a problem by the grader of the problem's kind.
 
     Args:
@@ -29,7 +29,7 @@ def grade(problem: Problem, text: str) -> Grade:
     grader = GRADERS.get(problem.kind)
     if grader is None:
         known = ", ".join(GRADERS)
-        return Grade("unscorable", f"no grader for the kind '{problem.kind}'.{nearest(problem.kind, GRADERS)} Known: {known}", None)
+        return Verdict("unscorable", f"no grader for the kind '{problem.kind}'.{nearest(problem.kind, GRADERS)} Known: {known}", None)
     return grader(problem, text)
 
 

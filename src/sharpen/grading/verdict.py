@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-Verdict = Literal["right", "wrong", "unscorable"]
+Outcome = Literal["right", "wrong", "unscorable"]
 Mode = Literal["strict", "paper"]
 
 
 @dataclass(frozen=True, slots=True)
-class Grade:
+class Verdict:
     """A grader's judgement of one completion.
 
     Attributes:
-        verdict: `right`, `wrong`, or `unscorable`. A fault of the completion (no answer, several answers, a timeout that its text
+        outcome: `right`, `wrong`, or `unscorable`. A fault of the completion (no answer, several answers, a timeout that its text
             caused) is wrong; unscorable is only a ground truth that cannot be read, or a failure of the grader.
         reason: why, in a few words.
-        answer: the answer that was found in the completion, None when there is none.
+        extracted: the answer that was found in the completion, None when there is none.
+        seconds: what judging took, on the wall clock; verdicts that differ in it alone are equal.
     """
 
-    verdict: Verdict
+    outcome: Outcome
     reason: str
-    answer: str | None
+    extracted: str | None
+    seconds: float = field(default=0.0, compare=False)

@@ -70,7 +70,7 @@ def make_task(problems: WorkedProblems, *, maximum: int, seed: int) -> Candidate
             )
     check_apart([question.problem for question in train.questions], [question.problem for question in held_out.questions])
     questions = [*train.questions, *held_out.questions]
-    correct = torch.tensor([[grade(q.problem, text).verdict == "right" for text in q.candidates] for q in questions])
+    correct = torch.tensor([[grade(q.problem, text).outcome == "right" for text in q.candidates] for q in questions])
     shares = torch.tensor([[equations_that_hold(text) for text in q.candidates] for q in questions], dtype=torch.float64)
     return CandidateTask(
         questions=questions,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sharpen.errors import ProblemError
-from sharpen.grading import Grade, state_gold
+from sharpen.grading import Verdict, state_gold
 from sharpen.records import Problem
 
 _SHOWN = 10
 
 
-def check_golds(problems: Sequence[Problem], grader: Callable[[Problem, str], Grade]) -> None:
+def check_golds(problems: Sequence[Problem], grader: Callable[[Problem, str], Verdict]) -> None:
     """Check that the ground truth of every problem is right by its own grader.
 
     Generated problems that have no single right answer are passed over.
@@ -28,8 +28,8 @@ def check_golds(problems: Sequence[Problem], grader: Callable[[Problem, str], Gr
         if (stated := state_gold(problem)) is None:
             continue
         grade = grader(problem, stated)
-        if grade.verdict != "right":
-            faults.append(f"{problem.id}: answer {problem.answer!r}: {grade.verdict}: {grade.reason}")
+        if grade.outcome != "right":
+            faults.append(f"{problem.id}: answer {problem.answer!r}: {grade.outcome}: {grade.reason}")
     if faults:
         rest = f"\n  and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise ProblemError(

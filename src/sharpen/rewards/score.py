@@ -25,11 +25,11 @@ from sharpen.rewards.steps import judge, split, step_columns
 _log = logging.getLogger(__name__)
 
 
-class GradeLike(Protocol):
+class VerdictLike(Protocol):
     """A grader's judgement of one completion."""
 
     @property
-    def verdict(self) -> str:
+    def outcome(self) -> str:
         """`right`, `wrong` or `unscorable`."""
 
     @property
@@ -37,20 +37,20 @@ class GradeLike(Protocol):
         """Why."""
 
     @property
-    def answer(self) -> str | None:
+    def extracted(self) -> str | None:
         """The answer that was extracted, None when there is none."""
 
 
 @dataclass(frozen=True)
-class _NoGrade:
-    """What stands for a grade when the grader itself failed."""
+class _NoVerdict:
+    """What stands for a verdict when the grader itself failed."""
 
     reason: str
-    verdict: str = "unscorable"
-    answer: None = None
+    outcome: str = "unscorable"
+    extracted: None = None
 
 
-Grader = Callable[[Problem, str], GradeLike]
+Grader = Callable[[Problem, str], VerdictLike]
 Decode = Callable[[Sequence[int]], str]
 
 
@@ -105,12 +105,12 @@ class Scorer:
                     reason = reasons.get(place) or _why(value, grades[place])
                     failures.append(RewardFailure(function=name, problem_id=rows[place][0].id, index=rows[place][1], reason=reason))
         self._report(failures)
-        answers = [grade.answer for grade in grades]
+        answers = [grade.extracted for grade in grades]
         totals = [self._total(parts, place) for place in range(len(rows))]
         return Scores(
             total=_tensor(totals, shape),
             parts={name: _tensor(values, shape) for name, values in parts.items()},
-            correct=torch.tensor([grade.verdict == "right" for grade in grades], dtype=torch.bool).reshape(shape),
+            correct=torch.tensor([grade.outcome == "right" for grade in grades], dtype=torch.bool).reshape(shape),
             answers=tuple(tuple(answers[start * shape[1] : (start + 1) * shape[1]]) for start in range(shape[0])),
             failures=tuple(failures),
             steps=self._judged([completion for _, _, completion in rows], totals, columns, shape[1]),
@@ -129,11 +129,11 @@ class Scorer:
         every = [by_place.get(place, ()) for place in range(len(completions))]
         return tuple(tuple(every[start : start + size]) for start in range(0, len(every), size))
 
-    def _graded(self, problem: Problem, text: str) -> GradeLike:
+    def _graded(self, problem: Problem, text: str) -> VerdictLike:
         try:
             return self._grade(problem, text)
         except Exception:
-            return _NoGrade(reason=f"the grader failed\n{traceback.format_exc()}")
+            return _NoVerdict(reason=f"the grader failed\n{traceback.format_exc()}")
 
     def _total(self, parts: dict[str, list[float]], place: int) -> float:
         weighed = [entry.weight * parts[name][place] for name, (entry, _) in self._functions.items() if entry.weight]
@@ -163,11 +163,11 @@ def _is_given(value: Value) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
 
 
-def _why(value: Value, grade: GradeLike) -> str:
+def _why(value: Value, grade: VerdictLike) -> str:
     """Why a value is none: its own fault, or the grader's."""
     if value is not None:
         return f"it returned {value}, which is not a finite number"
-    return f"the answer cannot be judged: {grade.reason}" if grade.verdict == "unscorable" else "it returned None"
+    return f"the answer cannot be judged: {grade.reason}" if grade.outcome == "unscorable" else "it returned None"
 
 
 def _shape(groups: Sequence[Group]) -> tuple[int, int]:
@@ -181,7 +181,7 @@ def _tensor(values: list[float], shape: tuple[int, int]) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64).reshape(shape)
 
 
-def _columns(groups: Sequence[Group], grades: Sequence[GradeLike]) -> Columns:
+def _columns(groups: Sequence[Group], grades: Sequence[VerdictLike]) -> Columns:
     """What reward functions may ask for, N values each; a key of `meta` that a problem lacks is None there."""
     problems = [group.problem for group in groups for _ in group.completions]
     completions = [completion for group in groups for completion in group.completions]
@@ -194,5 +194,5 @@ def _columns(groups: Sequence[Group], grades: Sequence[GradeLike]) -> Columns:
         "finish_reason": [completion.finish_reason for completion in completions],
         "answer": [problem.answer for problem in problems],
         "problem_id": [problem.id for problem in problems],
-        "verdict": [grade.verdict for grade in grades],
+        "verdict": [grade.outcome for grade in grades],
     }
