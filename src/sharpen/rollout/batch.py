@@ -106,7 +106,7 @@ class Rows:
             seen &= back < window
         if bool(seen.all()):
             return None
-        return torch.where(seen, 0.0, -torch.inf)[:, None, None]
+        return torch.where(seen, 0.0, -torch.inf).to(self.layers[0][0].dtype)[:, None, None]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
         """Write this token's keys and values, and attend to all there are.
@@ -129,16 +129,18 @@ class Rows:
             keys[rows, :, self.lengths], values[rows, :, self.lengths] = k, v
         keys, values = keys[:, :, : self.longest], values[:, :, : self.longest]
         prompt_keys, prompt_values = self.prompts.layers[layer]
-        width, shape = prompt_keys.shape[2], (len(q), keys.shape[1], -1, q.shape[-1])
-        q = q.view(shape)
-        scores = torch.empty(*q.shape[:3], width + self.longest, dtype=torch.promote_types(q.dtype, torch.float32), device=q.device)
-        scores[..., :width] = self._to_rows(self._to_grid(q) @ prompt_keys.transpose(2, 3))
+        width = prompt_keys.shape[2]
+        q = q.view(len(q), keys.shape[1], -1, q.shape[-1])
+        scores = q.new_empty(*q.shape[:3], width + self.longest)
+        of_prompts = self._to_rows(self._to_grid(q) @ prompt_keys.transpose(2, 3))
+        scores.view(*of_prompts.shape[:4], -1)[..., :width] = of_prompts
         scores[..., width:] = _against_keys(q, keys)
         if (mask := self.masks[window]) is not None:
             scores += mask
-        shares = scores.softmax(dim=-1).to(q.dtype)
+        shares = scores.softmax(dim=-1)
         out = shares[..., width:] @ values
-        out += self._to_rows(self._to_grid(shares[..., :width]) @ prompt_values)
+        of_prompts = self._to_rows(self._to_grid(shares[..., :width]) @ prompt_values)
+        out.view(of_prompts.shape).add_(of_prompts)
         return out.flatten(1)
 
     def _to_grid(self, x: Tensor) -> Tensor:
@@ -147,9 +149,9 @@ class Rows:
         return x.unflatten(0, (-1, self.group)).transpose(1, 2).flatten(2, 3)
 
     def _to_rows(self, x: Tensor) -> Tensor:
-        """The opposite."""
-        x = x.unflatten(2, (self.group, -1)).transpose(1, 2).flatten(0, 1)
-        return x if self.in_order else x[self.place]
+        """The opposite, as [P, G, J, M, ...]; a view where the rows are in order, else [R, 1, J, M, ...]."""
+        x = x.unflatten(2, (self.group, -1)).transpose(1, 2)
+        return x if self.in_order else x.flatten(0, 1)[self.place][:, None]
 
 
 def _against_keys(q: Tensor, keys: Tensor) -> Tensor:

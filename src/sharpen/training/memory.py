@@ -19,7 +19,7 @@ from sharpen.models.policy import Policy
 from sharpen.records import TrainingBatch
 
 BUDGETS = (8192, 4096, 2048, 1024, 512, 256)
-CPU_BUDGET = 2048  # matrix products of a CPU gain nothing beyond this
+CPU_BUDGET = 1024  # matrix products of a CPU gain nothing beyond this
 HEADROOM = 0.9  # the share of available memory that a run may plan to use
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+PART = 16 * 2**20  # entries whose float32 gradients exist at once
 Schedule = Literal["constant", "linear", "cosine"]
 
 
@@ -62,39 +63,49 @@ class Optimiser:
         self.learning_rate, self.max_grad_norm = learning_rate, max_grad_norm
         self.warmup, self.total, self.schedule = warmup, total, schedule
         self.updates = 0
-        self.adam = torch.optim.AdamW(self.master, lr=learning_rate, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
+        settings: dict[str, Any] = {"lr": learning_rate, "betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": True}
+        self.parts = [(part, torch.optim.AdamW([self.master[i] for i in part], **settings)) for part in _parts(self.master)]
 
     @property
     def rate(self) -> float:
         """The learning rate of the next update."""
         return self.learning_rate * rate_factor(self.updates, warmup=self.warmup, total=self.total, schedule=self.schedule)
 
+    @torch.no_grad()
     def step(self) -> float:
         """Update the weights from their gradients and drop those; the gradient norm before clipping.
 
-        A gradient that is not finite makes the update void: the weights and moments stay as they are, and the norm tells.
+        A gradient that is not finite makes the update void: the weights and moments stay as they are, and the norm tells. Where the
+        weights are held in less than float32, float32 gradients exist of one part of the parameters at a time.
         """
-        for (_, p), master in zip(self.parameters, self.master, strict=True):
-            if master is not p:
-                master.grad = None if p.grad is None else p.grad.float()
-        norm = nn.utils.clip_grad_norm_(self.master, self.max_grad_norm)
+        grads = [p.grad for _, p in self.parameters if p.grad is not None]
+        norm = torch.stack([torch.linalg.vector_norm(grad, dtype=torch.float32) for grad in grads]).norm() if grads else torch.zeros(())
         if norm.isfinite():
-            self.adam.param_groups[0]["lr"] = self.rate
-            self.adam.step()
-            self.updates += 1
-            with torch.no_grad():
-                for (_, p), master in zip(self.parameters, self.master, strict=True):
+            # As torch.nn.utils.clip_grad_norm_ does it.
+            factor = (self.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+            for part, adam in self.parts:
+                adam.param_groups[0]["lr"] = self.rate
+                for i in part:
+                    p, master = self.parameters[i][1], self.master[i]
+                    grad, p.grad = p.grad, None
+                    master.grad = None if grad is None else grad.to(master.dtype).mul_(factor)
+                adam.step()
+                for i in part:
+                    p, master = self.parameters[i][1], self.master[i]
+                    master.grad = None
                     if master is not p:
                         p.copy_(master)
-        for (_, p), master in zip(self.parameters, self.master, strict=True):
-            p.grad = master.grad = None
+            self.updates += 1
+        for _, p in self.parameters:
+            p.grad = None
         return float(norm)
 
     def state_tensors(self) -> dict[str, Tensor]:
         """Moments, step counters and master copies by name, for the checkpoint; empty before the first update but for the masters."""
         out: dict[str, Tensor] = {}
+        state = {master: kept for _, adam in self.parts for master, kept in adam.state.items()}
         for (name, p), master in zip(self.parameters, self.master, strict=True):
-            for key, value in self.adam.state.get(master, {}).items():
+            for key, value in state.get(master, {}).items():
                 out[f"{key}/{name}"] = value.detach().contiguous()
             if master is not p:
                 out[f"master/{name}"] = master.detach().contiguous()
@@ -103,10 +114,25 @@ class Optimiser:
     def load_state_tensors(self, tensors: dict[str, Tensor], updates: int) -> None:
         """The opposite of `state_tensors`, bit for bit."""
         self.updates = updates
-        for (name, p), master in zip(self.parameters, self.master, strict=True):
-            state = {key: tensors[f"{key}/{name}"].clone() for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in tensors}
-            if state:
-                self.adam.state[master] = state
-            if master is not p:
-                with torch.no_grad():
-                    master.copy_(tensors[f"master/{name}"])
+        for part, adam in self.parts:
+            for i in part:
+                (name, p), master = self.parameters[i], self.master[i]
+                state = {key: tensors[f"{key}/{name}"].clone() for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in tensors}
+                if state:
+                    adam.state[master] = state
+                if master is not p:
+                    with torch.no_grad():
+                        master.copy_(tensors[f"master/{name}"])
+
+
+def _parts(tensors: list[Tensor]) -> list[list[int]]:
+    """Indices of the tensors, in order, in parts of about `PART` entries at most; a larger tensor is a part by itself."""
+    parts: list[list[int]] = []
+    size = PART
+    for i, tensor in enumerate(tensors):
+        if size + tensor.numel() > PART:
+            parts.append([])
+            size = 0
+        parts[-1].append(i)
+        size += tensor.numel()
+    return parts
