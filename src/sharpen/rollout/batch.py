@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-FIRST_ROOM = 64  # tokens a row has room for at first; doubled when they are used up
+ROOM = 64  # tokens a row has room for at first, and is given more of when they are used up
 
 
 class Prompts:
@@ -60,9 +61,14 @@ class Rows:
     def __init__(self, prompts: Prompts, prompt_of: Tensor) -> None:
         self.prompts, self.prompt_of = prompts, prompt_of
         self.lengths = torch.zeros_like(prompt_of)  # tokens of each completion whose keys are held
-        shape = (len(prompt_of), prompts.layers[0][0].shape[1], FIRST_ROOM, prompts.layers[0][0].shape[3])
+        shape = (len(prompt_of), prompts.layers[0][0].shape[1], ROOM, prompts.layers[0][0].shape[3])
         self.layers = [(k.new_zeros(shape), k.new_zeros(shape)) for k, _ in prompts.layers]
         self.arrange()
+
+    @property
+    def room(self) -> int:
+        """Tokens that a row has room for. Attention is over all of it, masked, so that nothing is copied and shapes seldom change."""
+        return self.layers[0][0].shape[2]
 
     def arrange(self) -> None:
         """Lay the rows out by prompt, [P · G], for products with the prompts' keys; none is moved where they lie so already."""
@@ -87,19 +93,17 @@ class Rows:
 
     def begin(self, windows: Sequence[int | None]) -> None:
         """Make room for one token more a row, and the masks of this step."""
-        longest = int(self.lengths.max()) + 1
+        self.longest = int(self.lengths.max()) + 1
         self.even = bool((self.lengths == self.lengths[0]).all())
-        if longest > (room := self.layers[0][0].shape[2]):
-            self.layers = [(torch.cat([k, torch.zeros_like(k)], 2), torch.cat([v, torch.zeros_like(v)], 2)) for k, v in self.layers]
-            assert longest <= 2 * room
-        self.longest = longest
+        if self.longest > self.room:
+            self.layers = [(functional.pad(k, (0, 0, 0, ROOM)), functional.pad(v, (0, 0, 0, ROOM))) for k, v in self.layers]
         self.masks = {window: self._mask(window) for window in windows}
 
     def _mask(self, window: int | None) -> Tensor | None:
-        """[R, 1, 1, L + T], 0 where a row may look and -inf elsewhere; None where it may look everywhere."""
+        """[R, 1, 1, L + room], 0 where a row may look and -inf elsewhere; None where it may look everywhere."""
         prompt_length, own = self.prompts.lengths[self.prompt_of][:, None], self.lengths[:, None]
         device = own.device
-        prompt, place = torch.arange(self.prompts.layers[0][0].shape[2], device=device), torch.arange(self.longest, device=device)
+        prompt, place = torch.arange(self.prompts.layers[0][0].shape[2], device=device), torch.arange(self.room, device=device)
         seen = torch.cat([prompt[None] < prompt_length, place[None] <= own], dim=1)
         if window is not None:
             back = torch.cat([prompt_length + own - prompt[None], own - place[None]], dim=1)
@@ -127,11 +131,10 @@ class Rows:
         else:
             rows = torch.arange(len(k), device=k.device)
             keys[rows, :, self.lengths], values[rows, :, self.lengths] = k, v
-        keys, values = keys[:, :, : self.longest], values[:, :, : self.longest]
         prompt_keys, prompt_values = self.prompts.layers[layer]
         width = prompt_keys.shape[2]
         q = q.view(len(q), keys.shape[1], -1, q.shape[-1])
-        scores = q.new_empty(*q.shape[:3], width + self.longest)
+        scores = q.new_empty(*q.shape[:3], width + self.room)
         of_prompts = self._to_rows(self._to_grid(q) @ prompt_keys.transpose(2, 3))
         scores.view(*of_prompts.shape[:4], -1)[..., :width] = of_prompts
         scores[..., width:] = _against_keys(q, keys)
