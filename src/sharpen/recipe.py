@@ -212,6 +212,7 @@ class TrainingSettings(Section):
     steps: int = Field(ge=1, description="rollouts")
     num_iterations: int = Field(1, ge=1, description="passes over each rollout (the paper's μ)")
     minibatches: int = Field(1, ge=1, description="updates of a pass; R1-Zero: 16")
+    optimiser: Literal["adamw", "adafactor"] = Field("adamw", description="adafactor keeps next to nothing; its rate is relative, try 1e-4")
     learning_rate: float = Field(1e-6, gt=0.0, description="the peak")
     warmup: int = Field(0, ge=0, description="updates of linear warm-up")
     schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="after the warm-up")

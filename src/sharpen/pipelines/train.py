@@ -174,6 +174,7 @@ class _Run:
             "needs_value": self.method.value is not None,
             "rows": recipe.rollout.max_rows,
             "sequence_length": max(longest),
+            "optimiser": recipe.training.optimiser,
         }
         if "token_budget" not in self.resolved:
             chosen = recipe.training.token_budget
@@ -265,6 +266,7 @@ class _Run:
         optimiser = Optimiser(
             self.loaded.model.named_parameters(),
             learning_rate=training.learning_rate,
+            kind=training.optimiser,
             betas=training.betas,
             weight_decay=training.weight_decay,
             max_grad_norm=training.max_grad_norm,
