@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
@@ -92,6 +93,7 @@ def _own_paths(root: Path, controller: str) -> list[Path]:
 def _tried(parents: list[Path], name: str, limits: dict[str, int]) -> Iterator[Path]:
     """The group below each parent in which it can be made, with its limits."""
     for parent in parents:
+        _sweep(parent)
         folder = parent / name
         try:
             folder.mkdir()
@@ -105,6 +107,16 @@ def _tried(parents: list[Path], name: str, limits: dict[str, int]) -> Iterator[P
             folder.rmdir()
             continue
         yield folder
+
+
+@cache
+def _sweep(parent: Path) -> None:
+    """Remove the empty groups that processes left that were killed."""
+    with contextlib.suppress(OSError):
+        for folder in parent.glob("sharpen-*-*"):
+            owner = folder.name.split("-")[1]
+            if owner.isdigit() and not Path("/proc", owner).exists():
+                folder.rmdir()
 
 
 def _pids(folder: Path) -> list[int]:

@@ -1,8 +1,8 @@
 """Does a program pass its tests? The program is a completion's last fenced code block, and it runs in a sandbox.
 
-What is expected is never where the program is. For inputs and outputs, the sandbox gets the input, and the output is compared here. For assert
-statements there are two sandboxes: the program is in one and answers calls, the tests are in the other, and only plain data goes between
-them. A program can therefore say what it likes, and nothing that it says is believed: right values are all that helps.
+What is expected is never where the program is. For inputs and outputs, the sandbox gets the input, and the output is compared here. For
+assert statements there are two sandboxes: the program is in one and answers calls, the tests are in the other, and only plain data goes
+between them. A program can therefore say what it likes, and nothing that it says is believed: right values are all that helps.
 """
 
 from __future__ import annotations

@@ -9,11 +9,10 @@ One `+` on the standard output says that the confinement stands and the program 
 - `serve`: the program's functions are called, one request and one reply a line.
 - `test`: tests call functions that are elsewhere, by such requests (`C...`), and end with what they found (`V...`).
 
-Nothing secret is ever in a process of the first two modes, and nothing that comes out of it is believed: it is compared with what is expected,
-elsewhere. So a program may do with this module what it likes.
+Nothing secret is ever in a process of the first two modes, and nothing that comes out of it is believed: it is compared with what is
+expected, elsewhere. So a program may do with this module what it likes.
 """
 
-# ruff: noqa: S102  (running programs is what this is for)
 from __future__ import annotations
 
 import builtins

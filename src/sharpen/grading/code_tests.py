@@ -1,12 +1,12 @@
-"""The tests of a code problem: reading them from its `meta`, and comparing what a program prints.
+r"""The tests of a code problem: reading them from its `meta`, and comparing what a program prints.
 
-    tests         [{"input": "2 3\\n", "output": "5\\n"}, ...]   a script: standard input and output
-                  ["assert add(2, 3) == 5", ...]                statements, run in order; imports and helpers may be among them
-                  "def check(candidate): ..."                   a test function, `check` or `test_...`, or statements in one text
-    test          the same as `tests`, as HumanEval names it
-    entry_point   the function that `check` is called with; it also counts as the program's where it has the name of a built-in
-    time_limit    seconds for each input, or for all statements together; 10
-    tolerance     numbers in an output may differ by this, absolutely or relatively; without it they may not
+tests         [{"input": "2 3\n", "output": "5\n"}, ...]   a script: standard input and output
+              ["assert add(2, 3) == 5", ...]                statements, run in order; imports and helpers may be among them
+              "def check(candidate): ..."                   a test function, `check` or `test_...`, or statements in one text
+test          the same as `tests`, as HumanEval names it
+entry_point   the function that `check` is called with; it also counts as the program's where it has the name of a built-in
+time_limit    seconds for each input, or for all statements together; 10
+tolerance     numbers in an output may differ by this, absolutely or relatively; without it they may not
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def read_tests(meta: Mapping[str, Any]) -> CodeTests:
     tests = meta.get(field)
     seconds = _number(meta, "time_limit", above=0.0)
     tolerance = _number(meta, "tolerance", above=-math.inf)
-    common = {"seconds": DEFAULT_SECONDS if seconds is None else seconds, "tolerance": tolerance}
+    seconds = DEFAULT_SECONDS if seconds is None else seconds
     if isinstance(tests, list) and tests and isinstance(tests[0], Mapping):
-        return CodeTests(cases=tuple(_case(f"{field}[{i}]", test) for i, test in enumerate(tests)), **common)
+        return CodeTests(cases=tuple(_case(f"{field}[{i}]", test) for i, test in enumerate(tests)), seconds=seconds, tolerance=tolerance)
     if isinstance(tests, str):
         tests = [tests]
     if not isinstance(tests, list) or not tests:
@@ -67,7 +67,7 @@ def read_tests(meta: Mapping[str, Any]) -> CodeTests:
         raise ValueError(f"entry_point: expected the name of a function, got {entry!r:.60}")
     calls = _calls(field, trees, entry)
     statements = [*tests[:-1], "\n".join([tests[-1], *calls])]
-    return CodeTests(statements=tuple(statements), names=_names(trees, entry), **common)
+    return CodeTests(statements=tuple(statements), names=_names(trees, entry), seconds=seconds, tolerance=tolerance)
 
 
 def _number(meta: Mapping[str, Any], field: str, *, above: float) -> float | None:

@@ -310,14 +310,11 @@ class Confined:
         return command, passed
 
 
-HOW_TO_INSTALL = (
-    "Install it (`apt-get install bubblewrap`, `dnf install bubblewrap`; Linux only). Where it cannot be had, sandbox = \"none\" in [rewards] "
-    "runs the code unprotected, as you."
-)
+_UNPROTECTED = 'Where that cannot be had, sandbox = "none" in [rewards] runs the code unprotected, as you.'
+HOW_TO_INSTALL = f"Install it: `apt-get install bubblewrap` or `dnf install bubblewrap`, on Linux only. {_UNPROTECTED}"
 HOW_TO_ALLOW = (
-    "bubblewrap needs user namespaces: in a container, start that with `--privileged`, or with `--cap-add SYS_ADMIN --security-opt "
-    "seccomp=unconfined --security-opt apparmor=unconfined`. Where that cannot be had, sandbox = \"none\" in [rewards] runs the code "
-    "unprotected, as you."
+    "bubblewrap needs namespaces: start a container with `--privileged`, or with `--cap-add SYS_ADMIN --security-opt seccomp=unconfined "
+    f"--security-opt apparmor=unconfined`. {_UNPROTECTED}"
 )
 
 _NAMESPACES = (
@@ -341,7 +338,7 @@ def _harness() -> str:
 def _tree() -> tuple[str, ...]:
     """The mounts: shared libraries and this interpreter's standard library, read-only; /dev/null and /dev/urandom. No /proc, no /etc."""
     tree: list[str] = []
-    for folder in ("/dev", "/etc", "/python", "/python/bin"):
+    for folder in ("/dev", "/etc", "/usr", "/python", "/python/bin"):  # bubblewrap makes them for root alone
         tree += ["--perms", "0755", "--dir", folder]
     for folder in ("/usr/lib", "/usr/lib32", "/usr/lib64"):
         tree += ["--ro-bind-try", folder, folder]

@@ -1,7 +1,8 @@
 """A filter of system calls for programs that nobody has read: no sockets, no tracing, no mounts, no shared memory, no new namespaces.
 
-It is a second wall. What it forbids is either useless behind the first one (bubblewrap's namespaces) or would pass by a limit: shared memory
-outlives the process that counts it. Forbidden calls fail with EPERM. Numbers are those of Linux's `unistd_64.h` and `asm-generic/unistd.h`.
+It is a second wall. What it forbids is either useless behind the first one (bubblewrap's namespaces) or would pass by a limit: shared
+memory outlives the process that counts it. Forbidden calls fail with EPERM. Numbers are those of Linux's `unistd_64.h` and
+`asm-generic/unistd.h`.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ FORBIDDEN: Mapping[str, tuple[int, int | None]] = {
     "io_uring_register": (427, 427), "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
     # The machine itself.
     "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294), "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60),
-    "syslog": (103, 116), "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
+    "kexec_file_load": (320, 294), "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89),
+    "quotactl": (179, 60), "syslog": (103, 116), "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
     "sethostname": (170, 161), "setdomainname": (171, 162), "personality": (135, 92), "iopl": (172, None), "ioperm": (173, None),
     "modify_ldt": (154, None),
 }  # fmt: skip
