@@ -77,7 +77,7 @@ def find_program(text: str) -> tuple[str | None, str]:
     if language in ("", *_LANGUAGES):
         return None, "the last code block is not closed"
     program = blocks.get(True) or blocks.get(False)
-    return program, "" if program else "there is no block of Python code"
+    return (program, "") if program and program.strip() else (None, "there is no block of Python code")
 
 
 def fenced(program: str) -> str:

@@ -55,7 +55,10 @@ def _confine(uid: str, limits: list[str]) -> None:
     for limit in limits:
         name, _, values = limit.partition("=")
         soft, _, hard = values.partition(":")
-        resource.setrlimit(getattr(resource, name), (int(soft), int(hard)))
+        number = getattr(resource, name)
+        most = resource.getrlimit(number)[1]  # whoever started us may have less
+        least = [int(one) if most == resource.RLIM_INFINITY else min(int(one), most) for one in (soft, hard)]
+        resource.setrlimit(number, (least[0], least[1]))
     if uid != "-":
         number = int(uid)
         os.setgroups([])

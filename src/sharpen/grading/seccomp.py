@@ -45,7 +45,8 @@ FORBIDDEN: Mapping[str, tuple[int, int | None]] = {
     # The machine itself.
     "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
     "kexec_file_load": (320, 294), "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89),
-    "quotactl": (179, 60), "syslog": (103, 116), "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
+    "quotactl": (179, 60),
+    "syslog": (103, 116), "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
     "sethostname": (170, 161), "setdomainname": (171, 162), "personality": (135, 92), "iopl": (172, None), "ioperm": (173, None),
     "modify_ldt": (154, None),
 }  # fmt: skip
