@@ -426,6 +426,17 @@ def test_bubblewrap_that_does_not_work(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "--cap-add SYS_ADMIN" in str(caught.value)
 
 
+def test_a_sandbox_that_does_not_start_is_no_timeout_of_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stuck = tmp_path / "bwrap"
+    stuck.write_text("#!/bin/sh\nexec sleep 60\n")
+    stuck.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(confined, "_START_SECONDS", 0.3)
+    monkeypatch.setattr(confined, "_ENVIRONMENT", {"PATH": os.environ["PATH"]})
+    with pytest.raises(SandboxError, match="does not start: no word of it in 0"):
+        run("print(1)")
+
+
 def test_without_a_sandbox_there_are_limits_but_no_walls() -> None:
     box = Sandbox("none")
     box.check()

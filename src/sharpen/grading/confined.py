@@ -33,7 +33,7 @@ _HARNESS = Path(__file__).with_name("code_harness.py")
 _PYTHON_OPTIONS = ("-s", "-P", "-S", "-B", "-X", "utf8")
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}  # or the order of a set, and so a verdict, would differ between equal runs
 _INFO = re.compile(rb'"child-pid":\s*(\d+)')
-_KILL_SECONDS = 5.0
+_START_SECONDS, _KILL_SECONDS = 60.0, 5.0
 _CHUNK = 65536
 _FIRST_USER, _USERS = 61184, 4000  # a range that distributions leave to passing users
 _JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ > "$1" || exit 1; shift; n=$((n-1)); done; exec "$@"'
@@ -44,7 +44,7 @@ class Limits:
     """What a confined program may use.
 
     Attributes:
-        seconds: of the wall clock; of processor time, as much and one more.
+        seconds: of the wall clock, from when the program begins; of processor time, as much and one more.
         memory: address space of each process, in bytes.
         files: what may be written to the working folder, all in all and in one file, in bytes.
         output: of standard output and of standard error, in bytes each; also of one value that a function returns.
@@ -93,11 +93,11 @@ class Confined:
 
     def __init__(self, mode: Mode, program: str, *, kind: SandboxKind, limits: Limits) -> None:
         self.limits = limits
-        self.begun = time.monotonic()
+        self._started = time.monotonic()
         self.output, self.errors = bytearray(), bytearray()
         text = program.encode(errors="replace")
         self._outbox = bytearray(b"%d\n" % len(text) + text)
-        self._handshake = False
+        self._began: float | None = None  # when the program did
         self._last = False
         self._info: int | None = None  # where bubblewrap tells of its child
         self._group: cgroups.ControlGroup | None = None
@@ -134,8 +134,8 @@ class Confined:
 
     @property
     def seconds(self) -> float:
-        """Since its start."""
-        return time.monotonic() - self.begun
+        """Since its start, that of the sandbox included."""
+        return time.monotonic() - self._started
 
     def send(self, data: bytes, *, last: bool = False) -> None:
         """Put data in line for its standard input; with `last` that is closed when all of it is through."""
@@ -151,12 +151,12 @@ class Confined:
         over = self._pump(lambda: False)
         if over is None:
             try:
-                code = self._process.wait(timeout=max(0.0, self.limits.seconds - self.seconds))
+                code = self._process.wait(timeout=max(0.0, self._left()))
             except subprocess.TimeoutExpired:
-                over = "timeout"
+                over = self._late()
         if over is not None:
             return Ending(over, None)
-        if not self._handshake:
+        if self._began is None:
             raise self._failure()
         code = 128 - code if code > 128 else code
         return Ending(self._outcome(code), code)
@@ -197,7 +197,9 @@ class Confined:
     def _kill(self) -> None:
         """End the first process of the sandbox, which ends all others in it, then bubblewrap, which buries that one; or else the group."""
         if self._info is not None:
-            told = _INFO.search(os.read(self._info, _CHUNK))
+            told = None
+            with contextlib.suppress(BlockingIOError):  # it has not come so far
+                told = _INFO.search(os.read(self._info, _CHUNK))
             if told is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(told[1]), signal.SIGKILL)
@@ -215,6 +217,15 @@ class Confined:
         if self._folder is not None:
             self._folder.cleanup()
 
+    def _left(self) -> float:
+        """Seconds that it still has: to begin, and then to end."""
+        return _START_SECONDS - self.seconds if self._began is None else self.limits.seconds - (time.monotonic() - self._began)
+
+    def _late(self) -> RunOutcome:
+        if self._began is None:
+            raise self._failure()
+        return "timeout"
+
     def _pump(self, done: Callable[[], bool]) -> RunOutcome | None:
         """Write what is in line and read what comes, until that is enough or both outputs are closed; the limit that it went over."""
         poll = select.poll()
@@ -226,9 +237,8 @@ class Confined:
             if writer is not None:
                 self._watch(poll, writer)
                 writer = None if self._stdin.closed else writer
-            left = self.limits.seconds - self.seconds
-            if left <= 0:
-                return "timeout"
+            if (left := self._left()) <= 0:
+                return self._late()
             for number, _ in poll.poll(math.ceil(left * 1000)):
                 if number == writer:
                     self._write(writer)
@@ -264,10 +274,10 @@ class Confined:
             data = os.read(number, _CHUNK)
         except BlockingIOError:
             return True
-        if number == self._stdout.fileno() and data and not self._handshake:
-            self._handshake = data.startswith(b"+")
-            if not self._handshake:
+        if number == self._stdout.fileno() and data and self._began is None:
+            if not data.startswith(b"+"):
                 raise self._failure()
+            self._began = time.monotonic()
             into += data[1:]
         else:
             into += data
@@ -275,7 +285,7 @@ class Confined:
 
     def _failure(self) -> SandboxError:
         said = self.errors.decode(errors="replace").strip()
-        return SandboxError(f"The sandbox does not start: {said[-300:] or 'it ends without a word'}.", fix=HOW_TO_ALLOW)
+        return SandboxError(f"The sandbox does not start: {said[-300:] or f'no word of it in {self.seconds:.1f} s'}.", fix=HOW_TO_ALLOW)
 
     # --- commands -----------------------------------------------------------------------------------------------------------------
 

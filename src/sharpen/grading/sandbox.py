@@ -13,8 +13,6 @@ from sharpen.grading.confined import Confined, Ending, Limits, Mode, RunOutcome,
 
 __all__ = ["Limits", "RunOutcome", "RunResult", "Sandbox", "SandboxKind", "working"]
 
-_CHECK_SECONDS = 60.0
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
@@ -82,7 +80,7 @@ class Sandbox:
         Raises:
             SandboxError: that does not work; the message says what to install or allow.
         """
-        result = self.run("print('works')", limits=Limits(seconds=_CHECK_SECONDS))
+        result = self.run("print('works')", limits=Limits(seconds=60.0))
         if (result.outcome, result.stdout) != ("ok", "works\n"):
             raise SandboxError(f"The sandbox cannot run Python: {result.why}. {result.stderr[-300:]}", fix="See docs/sandbox.md.")
 
