@@ -6,6 +6,7 @@ Whatever can be found wrong is found before the first completion is sampled.
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import shutil
 from dataclasses import asdict, dataclass
@@ -23,7 +24,7 @@ from sharpen.models.loading import LoadedModel, resolve_device, resolve_dtype
 from sharpen.models.policy import LanguagePolicy, Policy
 from sharpen.models.saving import save_model
 from sharpen.pipelines import data, parts
-from sharpen.problems.checks import check_golds
+from sharpen.problems.checks import check_golds, check_sandbox
 from sharpen.problems.difficulty import select_by_pass_rate
 from sharpen.problems.source import fingerprint, load_problems
 from sharpen.recipe import Recipe, to_table
@@ -96,6 +97,7 @@ class _Run:
         self.resolved = dict(self.state.resolved) if self.state else self._resolve()
         parts.set_threads(self.resolved["threads"])
         observer.phase("loading", 0)
+        self.grade = functools.partial(grade, sandbox=recipe.rewards.sandbox)
         self.trackers = FanOut(load_trackers(recipe.tracking.trackers, folder.path))
         self.train_problems, self.held_out = self._problems(base)
         self.method = parts.usable_method(recipe, base, observer.notice)
@@ -151,7 +153,8 @@ class _Run:
         train = load_problems(settings.train, base=base)
         held_out = load_problems(settings.held_out, base=base) if settings.held_out is not None else []
         parts.check_apart(train, held_out)
-        check_golds([*train, *held_out], grade)
+        check_sandbox([*train, *held_out], self.recipe.rewards.sandbox, self.observer.notice)
+        check_golds([*train, *held_out], self.grade)
         if self.state is not None and self.state.problems_fingerprint != fingerprint(train):
             raise RunError(
                 f"resume {self.folder.path}: the training problems are not those the run began with.",
@@ -212,7 +215,13 @@ class _Run:
             self.observer.phase("estimating difficulty", len(self.train_problems) * settings.samples)
             sampling = Sampling(max_new_tokens=self.recipe.rollout.limit(1), temperature=self.recipe.rollout.temperature)
             rates = evaluate(
-                self.rollout, self.train_problems, settings.samples, sampling, stream="difficulty", on_progress=self.observer.advance
+                self.rollout,
+                self.train_problems,
+                settings.samples,
+                sampling,
+                stream="difficulty",
+                grader=self.grade,
+                on_progress=self.observer.advance,
             ).pass_rates
             self.folder.write_json(path, {"pass_rates": rates, "settings": settings.model_dump()})
         selection = select_by_pass_rate(self.train_problems, rates, settings.above, settings.below)
@@ -234,6 +243,7 @@ class _Run:
             settings.samples,
             sampling,
             require_stop=settings.require_stop,
+            grader=self.grade,
             on_progress=self.observer.advance,
         )
         completions.write(path.with_suffix(".parquet"), found.groups, found.scores)

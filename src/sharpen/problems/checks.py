@@ -5,16 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sharpen.errors import ProblemError
-from sharpen.grading import Verdict, state_gold
+from sharpen.grading import SandboxKind, Verdict, state_gold
+from sharpen.grading.sandbox import working
 from sharpen.records import Problem
 
 _SHOWN = 10
 
 
+def check_sandbox(problems: Sequence[Problem], sandbox: SandboxKind, notice: Callable[[str], None]) -> None:
+    """Check that code can be run as the recipe says, where there are problems of code.
+
+    Args:
+        problems: all of a run.
+        sandbox: where the code of completions runs.
+        notice: told when it runs without a sandbox.
+
+    Raises:
+        SandboxError: it cannot; the message says what to install.
+    """
+    if not any(problem.kind == "code" for problem in problems):
+        return
+    if sandbox == "none":
+        notice(
+            'sandbox = "none": the code of completions runs on this machine as you, with limits on time and memory, and no '
+            "other protection: it can read and delete your files and use the network"
+        )
+    working(sandbox)
+
+
 def check_golds(problems: Sequence[Problem], grader: Callable[[Problem, str], Verdict]) -> None:
     """Check that the ground truth of every problem is right by its own grader.
 
-    Generated problems that have no single right answer are passed over.
+    Generated problems that have no single right answer are passed over, and so are problems of code without a `solution`.
 
     Args:
         problems: with their ground truths.

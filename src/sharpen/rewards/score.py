@@ -5,6 +5,7 @@ Axes: P problems, G completions a group, N = P · G.
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import traceback
@@ -16,6 +17,7 @@ from typing import Protocol, TypeGuard
 import torch
 
 from sharpen.errors import RewardError
+from sharpen.grading.confined import SandboxKind
 from sharpen.records import Completion, Group, Problem, RewardFailure, Scores
 from sharpen.rewards.call import Columns, Value, call
 from sharpen.rewards.functions import RewardFunction
@@ -74,7 +76,7 @@ class Scorer:
     def __init__(
         self, settings: RewardSettings, *, grade: Grader | None = None, base: Path | None = None, decode: Decode | None = None
     ) -> None:
-        self._grade = grade or _default_grade()
+        self._grade = grade or _default_grade(settings.sandbox)
         self._fail_fast = settings.fail_fast
         self._decode = decode
         self._steps = (settings.steps.function, settings.steps.load(base)) if decode is not None else None
@@ -152,10 +154,10 @@ class Scorer:
         _log.warning("%d rewards could not be given. The first: %s", len(failures), what)
 
 
-def _default_grade() -> Grader:
+def _default_grade(sandbox: SandboxKind) -> Grader:
     from sharpen.grading import grade
 
-    default: Grader = grade
+    default: Grader = functools.partial(grade, sandbox=sandbox)
     return default
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from sharpen import user_code
 from sharpen.errors import RewardError, nearest
+from sharpen.grading.confined import SandboxKind
 from sharpen.rewards import steps
 from sharpen.rewards.functions import BUILT_IN, COLUMNS, RewardFunction
 
@@ -68,6 +69,7 @@ class RewardSettings(BaseModel):
 
     functions: list[RewardFunctionSettings] = Field(min_length=1, description="the parts of the reward")
     steps: StepSettings = Field(default_factory=StepSettings)
+    sandbox: SandboxKind = Field("bubblewrap", description='where the code of completions runs; "none" is without protection, as you')
     fail_fast: bool = Field(False, description="stop, before any update, where a function raises or gives NaN, an infinity or None")
 
     @model_validator(mode="after")
