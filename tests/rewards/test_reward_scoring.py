@@ -232,6 +232,7 @@ def test_parameters_and_columns_reach_the_function(scorer):
 
     groups = [group(0, ["so 8", "9…"], level=3), group(1, ["8", ""], subject="algebra")]
     scorer((look, 1.0, {"limit": 7})).score(groups)
+    assert {seen.pop(name) is None for name in ("trainer_state", "log_extra", "log_metric")} == {False}
     assert seen == {
         "prompts": ["question 0", "question 0", "question 1", "question 1"],
         "completions": ["so 8", "9", "8", ""],
