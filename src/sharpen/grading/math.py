@@ -195,6 +195,8 @@ def _equal_numbers(gold: Any, answer: Any, mode: Mode) -> bool:
     if gold == answer:
         return True
     values = sympy.N(gold, 30), sympy.N(answer, 30)
+    if not all(value.is_finite for value in values):  # every difference is within a tolerance relative to infinity
+        return False
     if 0 in values:
         return bool(sympy.simplify(gold - answer) == 0) or (mode == "paper" and _near(*values))
     if abs(values[0] - values[1]) <= RELATIVE_TOLERANCE * max(abs(values[0]), abs(values[1])):

@@ -1,0 +1,37 @@
+"""What pays for nothing or for hedging in a careless grader."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharpen.grading import grade_math
+
+
+@pytest.mark.parametrize("gold", ["56", "-3", r"\frac{1}{2}", r"\sqrt{2}", "0", r"2\pi"])
+@pytest.mark.parametrize("inside", [r"\infty", r"-\infty", r"\frac{1}{0}", "nan", r"\infty + 5"])
+def test_no_number_is_infinite(gold: str, inside: str) -> None:
+    assert grade_math(gold, rf"\boxed{{{inside}}}").outcome == "wrong"
+    assert grade_math(gold, rf"\boxed{{{inside}}}", mode="paper").outcome == "wrong"
+
+
+def test_infinity_is_itself() -> None:
+    assert grade_math(r"\infty", r"\boxed{\infty}").outcome == "right"
+    assert grade_math(r"\infty", r"\boxed{-\infty}").outcome == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("The answer is 56. Wait, the answer is 57.", "wrong"),
+        ("The answer is 57. Wait, the answer is 56.", "right"),
+        ("The answer is 56. I checked that the answer is correct.", "right"),
+        ("The answer is not 56.", "wrong"),
+        ("The answer isn't $56$.", "wrong"),
+        ("答案不是 56。", "wrong"),
+        ("The answer is not 57 but 56.", "right"),
+        ("The answer is 56. The answer is not 57.", "right"),
+        (r"The answer is not 57. So \boxed{56}", "right"),
+    ],
+)
+def test_the_last_answer_counts_and_a_denied_one_does_not(text: str, outcome: str) -> None:
+    assert grade_math("56", text).outcome == outcome
