@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharpen.grading import grade_math
+from sharpen.grading import grade_choice, grade_math
 
 
 @pytest.mark.parametrize("gold", ["56", "-3", r"\frac{1}{2}", r"\sqrt{2}", "0", r"2\pi"])
@@ -35,3 +35,37 @@ def test_infinity_is_itself() -> None:
 )
 def test_the_last_answer_counts_and_a_denied_one_does_not(text: str, outcome: str) -> None:
     assert grade_math("56", text).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"\boxed{A} or \boxed{D}",
+        r"\boxed{A}, \boxed{D}",
+        r"\boxed{A} \boxed{B} \boxed{C} \boxed{D}",
+        "(A) (B) (C) (D)",
+        "A\nB\nC\nD",
+        "A. Yes\nB. Yes\nC. Yes\nD. Yes",
+        "What is the time of one revolution?\nA. independent of M\nB. proportional to m\nC. linear in R\nD. proportional to R^(3/2)",
+        "(A) independent of M (B) proportional to m (C) linear in R (D) proportional to R",
+        "The answer is D. Wait, the answer is A.",
+        "The answer is not D.",
+        "(D) (C) (B) (A)",
+        "D. Yes\nC. Yes\nB. Yes\nA. Yes",
+    ],
+)
+def test_a_list_of_choices_chooses_none(text: str) -> None:
+    assert grade_choice("D", text).outcome == "wrong"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A. too small\nB. too large\nC. too large\nD. just right\n\nThe answer is D.",
+        "A is too small, B too large.\nSo it must be (D)",
+        r"I first thought \boxed{A} but then \boxed{D}",
+        "The answer is A. Wait, the answer is D.",
+    ],
+)
+def test_a_choice_after_a_list_counts(text: str) -> None:
+    assert grade_choice("D", text).outcome == "right"

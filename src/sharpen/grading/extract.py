@@ -84,9 +84,16 @@ def declared(text: str) -> str:
     scope = tagged[-1] if tagged else said
     if spans := boxes(scope):
         return spans[-1].content.strip()
-    if not tagged and (phrases := _PHRASE.findall(normal(scope))):
-        return clean(phrases[-1])
+    if not tagged and (phrase := next(_phrases(normal(scope)), None)) is not None:
+        return clean(phrase)
     return scope.strip()
+
+
+def in_boxes(text: str) -> Extraction | None:
+    """What the boxes in a row at the end of a completion's answer say, or why they say nothing; None without a box."""
+    said = after_thinking(normal(text)) or ""
+    tagged = _TAGGED.findall(said)
+    return _boxed(tagged[-1] if tagged else said)
 
 
 def after_thinking(text: str) -> str | None:
