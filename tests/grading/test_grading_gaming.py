@@ -19,6 +19,17 @@ def test_infinity_is_itself() -> None:
     assert grade_math(r"\infty", r"\boxed{-\infty}").outcome == "wrong"
 
 
+@pytest.mark.parametrize("gold", ["0", "0.5", r"\frac{1}{2}", r"\sqrt{2}"])
+@pytest.mark.parametrize("form", [r"\neq %s", r"\text{not } %s", r"\phantom{%s}1", r"\phantom{%s}"])
+def test_what_is_denied_or_invisible_is_no_value(gold: str, form: str) -> None:
+    assert grade_math(gold, rf"\boxed{{{form.replace('%s', gold)}}}").outcome == "wrong"
+
+
+def test_a_denial_can_be_the_answer() -> None:
+    assert grade_math(r"x \neq 2", r"\boxed{x \neq 2}").outcome == "right"
+    assert grade_math(r"\text{not a group}", r"\boxed{\text{not a group}}").outcome == "right"
+
+
 @pytest.mark.parametrize(
     ("text", "outcome"),
     [

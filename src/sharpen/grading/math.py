@@ -33,6 +33,7 @@ _UPRIGHT_CONSTANT = re.compile(r"\\(?:mathrm|operatorname)\{([ei])\}")
 _CALCULATION = re.compile(r"[\d)}]\s*(?:[-+*/×÷]|\\times|\\cdot|\\div)\s*[\d(\\.]")
 _SEVERAL = re.compile(r"[,;<>]|\\[lg]eq?\b|\b(?:and|or)\b")
 _TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+_NO_VALUE = re.compile(r"\\[hv]?phantom\b|^\s*(?:\\neq?\b|\\not\b|≠|\\text\s*\{\s*not\b|not\b)")
 _WORDS = re.compile(r"[A-Za-z]+(?:[ -][A-Za-z]+)*")
 
 
@@ -51,6 +52,8 @@ def grade_math(gold: str, text: str, *, mode: Mode = "strict") -> Verdict:
         return Verdict("wrong", how, None)
     if len(answer) > LONGEST_ANSWER:
         return Verdict("wrong", f"the answer has {len(answer)} characters, more than {LONGEST_ANSWER}", answer)
+    if (trick := _NO_VALUE.search(answer)) and not _NO_VALUE.search(gold):
+        return Verdict("wrong", f"{how}: no value: {trick[0].strip()}", answer)
     equal, reason = _compare(_canonical(gold), _canonical(answer), mode)
     return Verdict("right" if equal else "wrong", f"{how}: {reason}", answer)
 

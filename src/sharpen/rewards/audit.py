@@ -151,7 +151,7 @@ def audit(
         unsure += _of_others(found, scorer, problem, usable, counted)
         if on_progress is not None:
             on_progress(1)
-    _settle(found, unsure, usable)
+    _settle(found, unsure)
     return found
 
 
@@ -231,7 +231,7 @@ def _of_others(found: Audit, scorer: Scorer, problem: Problem, problems: Sequenc
     return []
 
 
-def _settle(found: Audit, unsure: Iterable[Finding], problems: Sequence[Problem]) -> None:
+def _settle(found: Audit, unsure: Iterable[Finding]) -> None:
     """Formulas that are each taken for the other may be equal; one that is taken for the other but not the other way round is not."""
     pairs = {(finding.gold.strip(), finding.completion): finding for finding in unsure}
     for (gold, completion), finding in pairs.items():
