@@ -31,6 +31,24 @@ def test_a_denial_can_be_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gold", "text", "outcome"),
+    [
+        (r"\frac{1}{2}", r"The answer is \frac{1}{2} (or 1).", "wrong"),
+        (r"\frac{1}{2}", r"The answer is 1 (or \frac{1}{2}).", "wrong"),
+        (r"\frac{1}{2}", r"\boxed{\frac{1}{2} \text{ or } 1}", "wrong"),
+        (r"\frac{1}{2}", r"The answer is \frac{1}{2} (or 0.5).", "right"),  # the same number twice
+        ("1, 2", r"\boxed{1 \text{ or } 2}", "right"),
+        (r"1 \text{ or } 2", r"\boxed{1 \text{ or } 2}", "right"),
+        ("0", "\\boxed{1 % 0\n}", "wrong"),
+        ("0", r"\boxed{1%0}", "wrong"),
+        (r"28\%", r"\boxed{28%}", "right"),
+    ],
+)
+def test_alternatives_are_right_when_all_are(gold: str, text: str, outcome: str) -> None:
+    assert grade_math(gold, text).outcome == outcome
+
+
+@pytest.mark.parametrize(
     ("text", "outcome"),
     [
         ("The answer is 56. Wait, the answer is 57.", "wrong"),
