@@ -290,6 +290,11 @@ class Recipe(Section):
                 f"training.minibatches: expected at most rollout.problems = {self.rollout.problems}, got {self.training.minibatches}: "
                 "a minibatch holds whole groups"
             )
+        if (step := self.rewards.step_without(self.training.steps)) is not None:
+            raise ValueError(
+                f"rewards.functions: nothing counts in the reward of step {step}; give a function with a weight other than 0 a "
+                f"from_step of at most {step} and an until_step of at least {step}"
+            )
         if self.lora is not None and self.training.reference_sync:
             raise ValueError(
                 f"training.reference_sync: 0 only with [lora], got {self.training.reference_sync}: the reference is the model without its "

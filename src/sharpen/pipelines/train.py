@@ -101,7 +101,8 @@ class _Run:
         self.trackers = FanOut(load_trackers(recipe.tracking.trackers, folder.path))
         self.train_problems, self.held_out = self._problems(base)
         self.method = parts.usable_method(recipe, base, observer.notice)
-        self.scorer = Scorer(recipe.rewards, base=base)
+        self.scorer = Scorer(recipe.rewards, base=base, steps=recipe.training.steps)
+        parts.tell_of_rewards(recipe, observer.notice)
         parts.probe_rewards(self.scorer, self.train_problems[0], recipe.rollout.group_size)
         parts.ensure_model(recipe.model, observer)
         self.loaded, self.rollout = parts.sampling_model(
@@ -115,7 +116,7 @@ class _Run:
             notice=observer.notice,
         )
         if self.method.supervision == "process":
-            self.scorer = Scorer(recipe.rewards, base=base, decode=self.rollout.decode)
+            self.scorer = Scorer(recipe.rewards, base=base, decode=self.rollout.decode, steps=recipe.training.steps)
         self.policy = LanguagePolicy(self.loaded.model, recompute=recipe.training.gradient_checkpointing)
         self.memory = self._plan_memory()
 
