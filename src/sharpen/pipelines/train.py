@@ -17,7 +17,6 @@ import torch
 from sharpen.errors import RunError, SharpenError
 from sharpen.evaluation.evaluate import evaluate
 from sharpen.evaluation.summary import Comparison, ProblemResult, compare, summarise
-from sharpen.grading import grade
 from sharpen.models import lora
 from sharpen.models.loading import LoadedModel, resolve_device, resolve_dtype
 from sharpen.models.policy import LanguagePolicy, Policy
@@ -151,7 +150,7 @@ class _Run:
         train = load_problems(settings.train, base=base)
         held_out = load_problems(settings.held_out, base=base) if settings.held_out is not None else []
         parts.check_apart(train, held_out)
-        check_golds([*train, *held_out], grade)
+        check_golds([*train, *held_out])
         if self.state is not None and self.state.problems_fingerprint != fingerprint(train):
             raise RunError(
                 f"resume {self.folder.path}: the training problems are not those the run began with.",

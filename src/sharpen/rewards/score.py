@@ -16,6 +16,7 @@ from typing import Protocol, TypeGuard
 import torch
 
 from sharpen.errors import RewardError
+from sharpen.grading import shared
 from sharpen.records import Completion, Group, Problem, RewardFailure, Scores
 from sharpen.rewards.call import Columns, Value, call
 from sharpen.rewards.functions import RewardFunction
@@ -63,7 +64,8 @@ class Scorer:
 
     Args:
         settings: the recipe's section. A function named twice is recorded as `name` and `name_2`.
-        grade: judges a completion's text for a problem, called once a completion; `sharpen.grading.grade` when None.
+        grade: judges a completion's text for a problem, called in this process, once a completion; the shared pool of grading workers
+            does when None.
         base: the folder that the paths of user functions are relative to.
         decode: token ids → text; given, the steps of completions are judged too.
 
@@ -74,7 +76,7 @@ class Scorer:
     def __init__(
         self, settings: RewardSettings, *, grade: Grader | None = None, base: Path | None = None, decode: Decode | None = None
     ) -> None:
-        self._grade = grade or _default_grade()
+        self._grade = grade
         self._fail_fast = settings.fail_fast
         self._decode = decode
         self._steps = (settings.steps.function, settings.steps.load(base)) if decode is not None else None
@@ -93,7 +95,7 @@ class Scorer:
         """
         shape = _shape(groups)
         rows = [(group.problem, index, completion) for group in groups for index, completion in enumerate(group.completions)]
-        grades = [self._graded(problem, completion.text) for problem, _, completion in rows]
+        grades = self._graded([(problem, completion.text) for problem, _, completion in rows])
         columns = _columns(groups, grades)
         parts: dict[str, list[float]] = {}
         failures: list[RewardFailure] = []
@@ -129,11 +131,10 @@ class Scorer:
         every = [by_place.get(place, ()) for place in range(len(completions))]
         return tuple(tuple(every[start : start + size]) for start in range(0, len(every), size))
 
-    def _graded(self, problem: Problem, text: str) -> VerdictLike:
-        try:
-            return self._grade(problem, text)
-        except Exception:
-            return _NoVerdict(reason=f"the grader failed\n{traceback.format_exc()}")
+    def _graded(self, items: Sequence[tuple[Problem, str]]) -> Sequence[VerdictLike]:
+        if self._grade is None:
+            return shared().grade_all(items)
+        return [_judged(self._grade, problem, text) for problem, text in items]
 
     def _total(self, parts: dict[str, list[float]], place: int) -> float:
         weighed = [entry.weight * parts[name][place] for name, (entry, _) in self._functions.items() if entry.weight]
@@ -152,11 +153,11 @@ class Scorer:
         _log.warning("%d rewards could not be given. The first: %s", len(failures), what)
 
 
-def _default_grade() -> Grader:
-    from sharpen.grading import grade
-
-    default: Grader = grade
-    return default
+def _judged(grade: Grader, problem: Problem, text: str) -> VerdictLike:
+    try:
+        return grade(problem, text)
+    except Exception:
+        return _NoVerdict(reason=f"the grader failed\n{traceback.format_exc()}")
 
 
 def _is_given(value: Value) -> TypeGuard[float]:
