@@ -5,7 +5,7 @@ from sharpen.grading.extract import extract_answer
 from sharpen.grading.gym import grade_gym
 from sharpen.grading.math import gold_fault, grade_math
 from sharpen.grading.pool import GradingPool, shared
-from sharpen.grading.registry import GRADERS, grade, state_gold
+from sharpen.grading.registry import GRADERS, grade, quick, state_gold
 from sharpen.grading.verdict import Mode, Outcome, Verdict
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "grade_choice",
     "grade_gym",
     "grade_math",
+    "quick",
     "shared",
     "state_gold",
 ]

@@ -15,6 +15,7 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field, replace
 
 from sharpen.grading.processes import LostError, Server, Settings, StartError, Worker, too_slow
+from sharpen.grading.timing import PATIENCE
 from sharpen.grading.verdict import Verdict
 
 CLOSED = Verdict("unscorable", "the grading pool was closed", None)
@@ -175,8 +176,7 @@ class Crew:
         for done, job in enumerate(jobs):
             start = time.monotonic()
             try:
-                # The alarm in the worker rings before, and tells whether it is the text or the ground truth that takes so long.
-                verdict, spent = worker.receive(1.05 * limit + 0.1)
+                verdict, spent = self._wait(worker)
             except (TimeoutError, LostError) as error:
                 status = worker.end()
                 if isinstance(error, TimeoutError) or status == -signal.SIGXCPU:
@@ -192,6 +192,20 @@ class Crew:
                 self._back(jobs[done + 1 :])
                 return None
         return worker
+
+    def _wait(self, worker: Worker) -> tuple[Verdict, bool]:
+        """The next verdict; a worker that the machine gives no processor time is given more on the wall clock, as `time_limit` does."""
+        limit, start = self._settings.time_limit, time.monotonic()
+        # The alarm in the worker rings before, and tells whether it is the text or the ground truth that takes so long.
+        seconds = 1.05 * limit + 0.1
+        while True:
+            try:
+                return worker.receive(seconds)
+            except TimeoutError:
+                missing = limit - worker.processor_time()
+                if missing <= 0 or time.monotonic() - start > PATIENCE * limit:
+                    raise
+                seconds = max(missing, 0.05)
 
     def _started(self) -> Server:
         """The server, started anew where it is gone."""

@@ -41,9 +41,13 @@ class GradingPool:
 
     Args:
         workers: how many processes at most; one a core, and no more than `MOST_WORKERS`, when None.
-        time_limit: seconds that grading one sample may take, on the wall clock and of processor time.
+        time_limit: seconds that grading one sample may take. Where the machine is busy they are of processor time, so that the verdict does
+            not depend on that, and up to three times as many pass on the wall clock.
         memory_limit: bytes that a worker may take, of which the libraries take about 70 MB. Not enforced on macOS.
         grader: `module:function`, called in the workers with a problem and a text; another one than the default grades everything there.
+
+    Attributes:
+        workers: how many processes at most.
 
     Raises:
         ValueError: a limit that nothing can be graded in.
@@ -64,6 +68,7 @@ class GradingPool:
                 f"got {workers}, {time_limit} and {memory_limit:,}."
             )
         settings = Settings(grader=grader, time_limit=time_limit, memory_limit=memory_limit, nice=_NICE)
+        self.workers = workers
         self._quick = grader == GRADER
         self._crew = Crew(settings, workers)
         # The crew's threads hold the crew and not the pool, so a pool that nobody holds is closed.

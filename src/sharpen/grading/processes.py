@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pickle
 import signal
@@ -99,6 +100,7 @@ class Worker:
 
     def __init__(self, line: Line, pid: int, server: Server) -> None:
         self._line, self.pid, self._server = line, pid, server
+        self._used = 0.0
 
     def send(self, samples: Sequence[tuple[str, bytes, str]]) -> None:
         """Hand over (kind, pickled problem, text) each, and wait until the worker is ready to begin.
@@ -109,7 +111,7 @@ class Worker:
         self._line.socket.settimeout(START_LIMIT)
         try:
             self._line.socket.sendall(pickle.dumps(samples))
-            self._line.receive(time.monotonic() + START_LIMIT)
+            [self._used] = self._line.receive(time.monotonic() + START_LIMIT)
         except OSError as error:
             raise LostError(f"it does not begin: {error}") from error
 
@@ -120,8 +122,18 @@ class Worker:
             TimeoutError: it takes longer than this.
             LostError: the worker is gone.
         """
-        outcome, reason, extracted, took, spent = self._line.receive(time.monotonic() + seconds)
-        return Verdict(outcome, reason, extracted, took), spent
+        self._used, spent, *verdict = self._line.receive(time.monotonic() + seconds)
+        return Verdict(*verdict), spent
+
+    def processor_time(self) -> float:
+        """Seconds that it has spent on its present sample; infinite where it has ended."""
+        import psutil
+
+        try:
+            times = psutil.Process(self.pid).cpu_times()
+        except psutil.Error:
+            return math.inf
+        return times.user + times.system - self._used
 
     def end(self) -> int | None:
         """Kill the worker where it still lives; its exit status, negative for a signal, None when the server is gone as well."""

@@ -9,8 +9,9 @@ Control; answers are lines of JSON, and `fork` comes with a socket for the new w
     fork           → {"pid": …}
     end PID        → {"status": …}: the worker is killed where it still lives; its exit status, negative for a signal
 
-A worker reads pickled lists of (kind, problem, text), the problem pickled once more. It answers each list with `[]` when it is ready to
-begin, and then with one line a sample: outcome, reason, extracted, seconds, and whether it should be replaced.
+A worker reads pickled lists of (kind, problem, text), the problem pickled once more. It answers each list with the processor time it has
+used, when it is ready to begin, and then with one line a sample: that time again, whether it should be replaced, and the verdict's outcome,
+reason, extracted and seconds.
 """
 
 from __future__ import annotations
@@ -151,13 +152,13 @@ def work(requests: socket.socket, grade: Callable[[Problem, str], Verdict], sett
                 return
             for kind in {kind for kind, _, _ in samples} if own else ():
                 registry.prepare(kind)
-            requests.sendall(b"[]\n")
+            requests.sendall(json.dumps([time.process_time()]).encode() + b"\n")
             for _, problem, text in samples:
                 _limit_processor_time(settings.time_limit)
                 _seed()
                 verdict = _judge(grade, problem, text, settings.time_limit)
                 spent = timing.process.broken_off or _peak_memory() > settings.memory_limit // 2
-                requests.sendall(json.dumps([*astuple(verdict), spent]).encode() + b"\n")
+                requests.sendall(json.dumps([time.process_time(), spent, *astuple(verdict)]).encode() + b"\n")
                 if spent:
                     return
 
