@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:  # a process that only grades holds problems and no tensors: it is spared the time and memory of torch
+    import torch
+    from torch import Tensor
 
 FinishReason = Literal["stop", "length"]
 
@@ -180,6 +181,8 @@ PER_SEQUENCE = ("group_index", "place", "pair")
 
 def pad(rows: list[tuple[float, ...]] | list[tuple[int, ...]], *, dtype: torch.dtype, width: int | None = None) -> Tensor:
     """Right-pad rows of numbers with zeros into a [B, T] tensor; T is `width` or the longest row, at least 1."""
+    import torch
+
     width = max([1, *(len(row) for row in rows)]) if width is None else width
     out = torch.zeros(len(rows), width, dtype=dtype)
     for i, row in enumerate(rows):

@@ -13,7 +13,7 @@ import pytest
 from sandboxed import why_not
 
 from sharpen.errors import ProblemError, SandboxError
-from sharpen.grading import Verdict, grade, grade_code, state_gold
+from sharpen.grading import GradingPool, Verdict, grade, grade_code, state_gold
 from sharpen.grading.code import find_program
 from sharpen.grading.code_harness import decode, encode
 from sharpen.grading.code_tests import difference, read_tests
@@ -382,3 +382,13 @@ def test_from_threads_and_with_pickled_problems() -> None:
     with ThreadPoolExecutor(4) as pool:
         outcomes = list(pool.map(lambda text: grade_code(pickle.loads(pickle.dumps(ADD)), text).outcome, texts))
     assert outcomes == ["right", "wrong"] * 4
+
+
+@needs_bubblewrap
+def test_a_pool_judges_programs_beside_other_answers() -> None:
+    twice = problem(tests=[{"input": "3\n", "output": "6\n"}])
+    right = "```python\nprint(2 * int(input()))\n```"
+    plain = Problem(id="m", prompt="?", answer="6")
+    with GradingPool(workers=2) as pool:
+        verdicts = pool.grade_all([(twice, right), (plain, r"\boxed{6}"), (twice, right.replace("2 *", "3 *")), (plain, "7")])
+    assert [verdict.outcome for verdict in verdicts] == ["right", "right", "wrong", "wrong"]

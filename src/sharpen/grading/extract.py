@@ -14,6 +14,7 @@ in the last `<answer>…</answer>` where there is one, the answer is, in this or
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -38,11 +39,14 @@ _NUMBER = re.compile(
     r"(?:\s*/\s*\d+)?(?:\s*(?:\\?%|(?:percent|percentage|pct)\b))?)(?!\})",
     re.IGNORECASE,
 )
+_DIGIT = re.compile(r"\d")
 _OR_BEFORE = re.compile(r"\d[^.!?\n]{0,25}(?:\bor\b|或)\s*$", re.IGNORECASE)
 _NOT_WORDS = re.compile(
     r"\\text\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|percent|percentage|pct)\b", re.IGNORECASE
 )
 _WORD = re.compile(r"[A-Za-z]{2,}|[\u4e00-\u9fff]")
+_AROUND = " \t\n\r*`"
+_AT_THE_END = ".,;:。 "
 _WRAPPERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 
 
@@ -112,27 +116,33 @@ class Box(NamedTuple):
 
 def boxes(text: str) -> list[Box]:
     r"""Every `\boxed{…}` (or `\fbox{…}`) whose braces are closed and that holds no other box, in order."""
-    open_braces: list[re.Match[str]] = []
+    open_braces: list[re.Match[str] | None] = []
     found: list[Box] = []
     for brace in _BRACE.finditer(text):
         if brace[0] == "}":
             opening = open_braces.pop() if open_braces else None
-            if opening and opening[0] != "{" and not (found and found[-1].start > opening.start()):
+            if opening and not (found and found[-1].start > opening.start()):
                 found.append(Box(opening.start(), brace.end(), text[opening.end() : brace.start()]))
         elif brace[0].endswith("{") and brace[0] != r"\{":
-            open_braces.append(brace)
+            open_braces.append(brace if brace[0] != "{" else None)
     return found
 
 
 def clean(text: str) -> str:
     """The text without the spaces, dollar signs, emphasis and full stops around it."""
-    before = None
-    while before != text:
-        before, text = text, text.strip(" \t\n\r*`").rstrip(".,;:。 ")
+    start, end, before = 0, len(text), None
+    while before != (start, end):  # by places, for a copy of what is left at each turn would take time squared
+        before = start, end
+        while start < end and text[start] in _AROUND:
+            start += 1
+        while start < end and text[end - 1] in _AROUND:
+            end -= 1
+        while start < end and text[end - 1] in _AT_THE_END:
+            end -= 1
         for left, right in _WRAPPERS:
-            if len(text) >= len(left + right) and text.startswith(left) and text.endswith(right):
-                text = text[len(left) : len(text) - len(right)]
-    return text
+            if end - start >= len(left + right) and text.startswith(left, start, end) and text.endswith(right, start, end):
+                start, end = start + len(left), end - len(right)
+    return text[start:end]
 
 
 def _boxed(text: str) -> Extraction | None:
@@ -143,13 +153,13 @@ def _boxed(text: str) -> Extraction | None:
     row = [found[-1]]
     alternatives = False
     for box in reversed(found[:-1]):
-        between = text[box.end : row[0].start]
+        between = text[box.end : row[-1].start]
         alternative = len(between) < 60 and not re.search(r"[.!?]\s|\n", between) and _ALTERNATIVE.search(between) is not None
         if not alternative and not (len(between) < 60 and _IN_A_ROW.fullmatch(between)):
             break
         alternatives |= alternative
-        row.insert(0, box)
-    answers = list(dict.fromkeys(clean(box.content) for box in row))
+        row.append(box)
+    answers = list(dict.fromkeys(clean(content) for content in dict.fromkeys(box.content for box in reversed(row))))
     if len({exact(answer) or answer for answer in answers}) == 1:
         answers = answers[-1:]
     elif alternatives:
@@ -203,18 +213,21 @@ def _stated(rest: str) -> str:
 
 def _last_value(text: str) -> Extraction:
     """The last number, or the right side of the formula in dollar signs that holds it."""
-    digits = list(re.finditer(r"\d", text))
-    formulas = list(_FORMULA.finditer(text))
-    if digits and formulas and formulas[-1].start() < digits[-1].start() < formulas[-1].end():
-        formula = next(part for part in formulas[-1].groups() if part)
+    digit, found = _last(_DIGIT, text), _last(_FORMULA, text)
+    if digit and found and found.start() < digit.start() < found.end():
+        formula = next(part for part in found.groups() if part)
         if not _is_prose(formula) and (value := clean(formula.rpartition("=")[2])):
             return Extraction(value, "the last formula")
-    numbers = list(_NUMBER.finditer(text))
-    if not numbers:
+    number = _last(_NUMBER, text)
+    if number is None:
         return Extraction(None, "no answer found")
-    if _OR_BEFORE.search(text, max(0, numbers[-1].start() - 40), numbers[-1].start()):
-        return Extraction(None, f"no answer: several numbers, the last of them {numbers[-1][0]}")
-    return Extraction(clean(numbers[-1][0]), "the last number")
+    if _OR_BEFORE.search(text, max(0, number.start() - 40), number.start()):
+        return Extraction(None, f"no answer: several numbers, the last of them {number[0]}")
+    return Extraction(clean(number[0]), "the last number")
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    return next(iter(deque(pattern.finditer(text), maxlen=1)), None)
 
 
 def _is_prose(text: str) -> bool:

@@ -7,8 +7,8 @@ Two declared modes:
 - `paper`: with the tolerance of DeepSeekMath's evaluation: also numbers that differ by at most 1e-3, x/100 or 100x for x, and calculations.
 
 Plain numbers are compared as fractions, exactly; anything else is parsed by math-verify, and compared number by number to 12 digits or by
-its symbolic comparison. Each comparison has `TIME_LIMIT` seconds in the main thread and no limit in another one; a pool of worker
-processes, with a limit on memory as well, is yet to come.
+its symbolic comparison. Each comparison has `TIME_LIMIT` seconds in the main thread and no limit in another one; `GradingPool` grades
+anywhere, with limits on time and memory.
 """
 
 from __future__ import annotations
@@ -76,8 +76,10 @@ def gold_fault(gold: str) -> str | None:
     try:
         with time_limit(TIME_LIMIT):
             parsed = _parse(gold)
-    except TimeUpError:
-        return f"the ground truth '{gold}' takes longer than {TIME_LIMIT:g} s to parse"
+    except TimeUpError as late:
+        return f"the ground truth '{gold}' takes longer than {late.seconds:g} s to parse"
+    except MemoryError:
+        return f"the ground truth '{gold}' takes more memory than there is"
     return f"the ground truth '{gold}' cannot be parsed" if parsed is None else None
 
 
@@ -103,8 +105,8 @@ def _compare(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
             if parsed is None:
                 return False, "the answer cannot be parsed"
             equal = _equal(_parse(gold), parsed, mode)
-    except TimeUpError:
-        return False, f"comparing takes longer than {TIME_LIMIT:g} s"
+    except TimeUpError as late:
+        return False, f"comparing takes longer than {late.seconds:g} s"
     except Exception as error:
         return False, f"comparing fails: {type(error).__name__}: {error}"[:200]
     return equal, "equal" if equal else "not equal"

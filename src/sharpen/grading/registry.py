@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from sharpen.errors import nearest
+from sharpen.grading import gym
 from sharpen.grading.choice import grade_choice
 from sharpen.grading.code import fenced, grade_code
-from sharpen.grading.gym import grade_gym
 from sharpen.grading.math import grade_math
 from sharpen.grading.sandbox import SandboxKind
+from sharpen.grading.timing import NotQuickError, quick_only
 from sharpen.grading.verdict import Verdict
 from sharpen.records import Problem
 
@@ -17,13 +20,20 @@ GRADERS: Mapping[str, Callable[[Problem, str], Verdict]] = {
     "math": lambda problem, text: grade_math(problem.answer, text),
     "choice": lambda problem, text: grade_choice(problem.answer, text),
     "code": grade_code,
-    "reasoning_gym": grade_gym,
+    "reasoning_gym": gym.grade_gym,
 }
 """The graders by kind of problem."""
+
+LONGEST_QUICK = 200_000
+"""Characters. A longer text is left to a worker, which can be ended."""
+
+_QUICK = frozenset({"math", "choice"})  # graders that do all slow work under a time limit, and so can be asked for quick work only
 
 
 def grade(problem: Problem, text: str, *, sandbox: SandboxKind = "bubblewrap") -> Verdict:
     """Judge a completion of a problem by the grader of the problem's kind.
+
+    In this process and without a limit on memory; `GradingPool` judges in workers, with limits.
 
     Args:
         problem: what was asked, with its ground truth.
@@ -35,11 +45,35 @@ def grade(problem: Problem, text: str, *, sandbox: SandboxKind = "bubblewrap") -
     """
     if problem.kind == "code":
         return grade_code(problem, text, sandbox=sandbox)
+    start = time.perf_counter()
     grader = GRADERS.get(problem.kind)
     if grader is None:
         known = ", ".join(GRADERS)
         return Verdict("unscorable", f"no grader for the kind '{problem.kind}'.{nearest(problem.kind, GRADERS)} Known: {known}", None)
-    return grader(problem, text)
+    verdict = grader(problem, text)
+    return replace(verdict, seconds=time.perf_counter() - start)
+
+
+def quick(problem: Problem, text: str) -> Verdict | None:
+    """The verdict of `grade` where it takes well under a millisecond a thousand characters; None where it may take longer.
+
+    Plain numbers, letters and words are judged quickly; formulas, and texts of more than `LONGEST_QUICK` characters, are not.
+    """
+    if len(text) > LONGEST_QUICK or (problem.kind in GRADERS and problem.kind not in _QUICK):
+        return None
+    try:
+        with quick_only():
+            return grade(problem, text)
+    except NotQuickError:
+        return None
+
+
+def prepare(kind: str) -> None:
+    """Import what grading this kind of problem needs, so that the first verdict takes no longer than the others."""
+    if kind == "math":
+        grade_math(r"\frac{x}{2}", r"\boxed{\frac{x}{3}}")
+    elif kind == "reasoning_gym":
+        gym.prepare()
 
 
 def state_gold(problem: Problem) -> str | None:

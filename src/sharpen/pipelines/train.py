@@ -6,7 +6,6 @@ Whatever can be found wrong is found before the first completion is sampled.
 from __future__ import annotations
 
 import copy
-import functools
 import json
 import shutil
 from dataclasses import asdict, dataclass
@@ -18,7 +17,6 @@ import torch
 from sharpen.errors import RunError, SharpenError
 from sharpen.evaluation.evaluate import evaluate
 from sharpen.evaluation.summary import Comparison, ProblemResult, compare, summarise
-from sharpen.grading import grade
 from sharpen.models import lora
 from sharpen.models.loading import LoadedModel, resolve_device, resolve_dtype
 from sharpen.models.policy import LanguagePolicy, Policy
@@ -97,7 +95,6 @@ class _Run:
         self.resolved = dict(self.state.resolved) if self.state else self._resolve()
         parts.set_threads(self.resolved["threads"])
         observer.phase("loading", 0)
-        self.grade = functools.partial(grade, sandbox=recipe.rewards.sandbox)
         self.trackers = FanOut(load_trackers(recipe.tracking.trackers, folder.path))
         self.train_problems, self.held_out = self._problems(base)
         self.method = parts.usable_method(recipe, base, observer.notice)
@@ -155,7 +152,7 @@ class _Run:
         held_out = load_problems(settings.held_out, base=base) if settings.held_out is not None else []
         parts.check_apart(train, held_out)
         check_sandbox([*train, *held_out], self.recipe.rewards.sandbox, self.observer.notice)
-        check_golds([*train, *held_out], self.grade)
+        check_golds([*train, *held_out], sandbox=self.recipe.rewards.sandbox)
         if self.state is not None and self.state.problems_fingerprint != fingerprint(train):
             raise RunError(
                 f"resume {self.folder.path}: the training problems are not those the run began with.",
@@ -221,7 +218,7 @@ class _Run:
                 settings.samples,
                 sampling,
                 stream="difficulty",
-                grader=self.grade,
+                sandbox=self.recipe.rewards.sandbox,
                 on_progress=self.observer.advance,
             ).pass_rates
             self.folder.write_json(path, {"pass_rates": rates, "settings": settings.model_dump()})
@@ -244,7 +241,7 @@ class _Run:
             settings.samples,
             sampling,
             require_stop=settings.require_stop,
-            grader=self.grade,
+            sandbox=self.recipe.rewards.sandbox,
             on_progress=self.observer.advance,
         )
         completions.write(path.with_suffix(".parquet"), found.groups, found.scores)

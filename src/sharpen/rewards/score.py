@@ -5,7 +5,6 @@ Axes: P problems, G completions a group, N = P · G.
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 import traceback
@@ -17,7 +16,7 @@ from typing import Protocol, TypeGuard, TypeVar
 import torch
 
 from sharpen.errors import RewardError
-from sharpen.grading.confined import SandboxKind
+from sharpen.grading import shared
 from sharpen.records import Completion, Group, Problem, RewardFailure, Scores
 from sharpen.rewards.beside import Logged, TrainerState
 from sharpen.rewards.call import Columns, Value, call
@@ -68,7 +67,8 @@ class Scorer:
 
     Args:
         settings: the recipe's section.
-        grade: judges a completion's text for a problem, called once a completion; `sharpen.grading.grade` when None.
+        grade: judges a completion's text for a problem, called in this process, once a completion; the shared pool of grading workers
+            does when None.
         base: the folder that the paths of user functions are relative to.
         decode: token ids → text; given, the steps of completions are judged too.
         steps: of the training, told to functions that ask for `trainer_state`.
@@ -86,7 +86,7 @@ class Scorer:
         decode: Decode | None = None,
         steps: int = 0,
     ) -> None:
-        self._grade = grade or _default_grade(settings.sandbox)
+        self._grade, self._sandbox = grade, settings.sandbox
         self._fail_fast = settings.fail_fast
         self._decode = decode
         self._steps = (settings.steps.function, settings.steps.load(base)) if decode is not None else None
@@ -110,7 +110,7 @@ class Scorer:
         """
         shape = _shape(groups)
         rows = [(group.problem, index, completion) for group in groups for index, completion in enumerate(group.completions)]
-        grades = [self._graded(problem, completion.text) for problem, _, completion in rows]
+        grades = self._graded([(problem, completion.text) for problem, _, completion in rows])
         columns = _columns(groups, grades)
         parts: dict[str, list[float]] = {}
         failures: list[RewardFailure] = []
@@ -150,11 +150,10 @@ class Scorer:
         every = [by_place.get(place, ()) for place in range(len(completions))]
         return tuple(tuple(every[start : start + size]) for start in range(0, len(every), size))
 
-    def _graded(self, problem: Problem, text: str) -> VerdictLike:
-        try:
-            return self._grade(problem, text)
-        except Exception:
-            return _NoVerdict(reason=f"the grader failed\n{traceback.format_exc()}")
+    def _graded(self, items: Sequence[tuple[Problem, str]]) -> Sequence[VerdictLike]:
+        if self._grade is None:
+            return shared().grade_all(items, sandbox=self._sandbox)
+        return [_judged(self._grade, problem, text) for problem, text in items]
 
     def _report(self, failures: list[RewardFailure]) -> None:
         """Stop at the first failure with `fail_fast`, else one warning."""
@@ -168,11 +167,11 @@ class Scorer:
         _log.warning("%d rewards could not be given. The first: %s", len(failures), what)
 
 
-def _default_grade(sandbox: SandboxKind) -> Grader:
-    from sharpen.grading import grade
-
-    default: Grader = functools.partial(grade, sandbox=sandbox)
-    return default
+def _judged(grade: Grader, problem: Problem, text: str) -> VerdictLike:
+    try:
+        return grade(problem, text)
+    except Exception:
+        return _NoVerdict(reason=f"the grader failed\n{traceback.format_exc()}")
 
 
 def _total(weights: Mapping[str, float], parts: Mapping[str, Sequence[float]], place: int) -> float:
