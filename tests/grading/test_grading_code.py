@@ -372,7 +372,7 @@ def test_without_a_sandbox_only_where_the_recipe_says_so(monkeypatch: pytest.Mon
     settings = {"functions": [{"function": "accuracy"}]}
     assert RewardSettings.model_validate(settings).sandbox == "bubblewrap"
     scorer = Scorer(RewardSettings.model_validate(settings | {"sandbox": "none"}))
-    assert scorer._graded(ADD, fenced("def add(a, b): return a + b")).outcome == "right"
+    assert scorer._graded([(ADD, fenced("def add(a, b): return a + b"))])[0].outcome == "right"
     working.cache_clear()
 
 
