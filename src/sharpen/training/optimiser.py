@@ -86,7 +86,8 @@ class Optimiser:
         weights are held in less than float32, float32 gradients exist of one part of the parameters at a time.
         """
         grads = [p.grad for _, p in self.parameters if p.grad is not None]
-        norm = torch.stack([torch.linalg.vector_norm(grad, dtype=torch.float32) for grad in grads]).norm() if grads else torch.zeros(())
+        norms = [torch.linalg.vector_norm(grad, dtype=torch.promote_types(grad.dtype, torch.float32)) for grad in grads]
+        norm = torch.stack(norms).norm() if norms else torch.zeros(())
         if norm.isfinite():
             # As torch.nn.utils.clip_grad_norm_ does it.
             factor = (self.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
