@@ -89,8 +89,9 @@ def test_a_hang_costs_its_own_sample_alone(rough: GradingPool, order: str) -> No
     assert verdicts[20].seconds >= LIMIT
 
 
-def test_a_text_that_takes_too_much_memory_is_wrong(rough: GradingPool) -> None:
-    verdicts = rough.grade_all([FINE, (problem("8"), "memory"), FINE])
+def test_a_text_that_takes_too_much_memory_is_wrong() -> None:
+    with GradingPool(workers=2, time_limit=20.0, memory_limit=2**29, grader=MISBEHAVING) as patient:
+        verdicts = patient.grade_all([FINE, (problem("8"), "memory"), FINE])
     assert [verdict.outcome for verdict in verdicts] == ["right", "wrong", "right"]
     assert verdicts[1].reason == "grading takes more memory than is allowed"
     assert verdicts[0].extracted != verdicts[1].extracted
