@@ -12,6 +12,7 @@ import pytest
 
 from sharpen import cli
 from sharpen.errors import ProblemError, RunError
+from sharpen.grading import GradingPool
 from sharpen.grading.table import Columns, items
 from sharpen.pipelines.grade_file import grade_file
 
@@ -121,12 +122,24 @@ def test_graders_and_modes_that_there_are_not(options: dict[str, str], message: 
 def test_a_grader_that_fails_is_unscorable(monkeypatch: pytest.MonkeyPatch) -> None:
     from sharpen.grading import table
 
-    def lost(problem, text):
-        raise OSError("worker lost")
+    def lost(gold, text, mode):
+        raise OSError("out of order")
 
-    monkeypatch.setattr(table, "grade", lost)
-    (item,) = items([("a:1", {"gold": "5", "prediction": "5"})], Columns())
-    assert table.judge(item, "strict").outcome == "unscorable"
+    monkeypatch.setattr(table, "grade_math", lost)
+    (item,) = items([("a:1", {"gold": "5", "prediction": "5"})], Columns(mode="paper"))
+    assert [verdict.outcome for verdict in table.judge([item], "paper")] == ["unscorable"]
+
+
+def test_a_text_that_stops_a_grader_costs_its_own_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sharpen.grading import table
+
+    rows = [{"gold": r"\sqrt{2}", "prediction": text} for text in (r"\boxed{\sqrt{2}}", r"\boxed{(((9!)!)!)}", r"\boxed{\sqrt{3}}")]
+    with GradingPool(workers=1, time_limit=0.5) as pool:
+        monkeypatch.setattr(table, "shared", lambda: pool)
+        grade_file(write(tmp_path / "a.jsonl", rows), output=tmp_path / "b.jsonl")
+    found = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert [line["outcome"] for line in found] == ["right", "wrong", "wrong"]
+    assert "takes longer than 0.5 s" in found[1]["reason"]
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

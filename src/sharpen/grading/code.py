@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import textwrap
-import time
 from dataclasses import replace
 
 from sharpen.grading.code_tests import CodeTests, difference, read_tests
@@ -38,7 +37,6 @@ def grade_code(problem: Problem, text: str, *, sandbox: SandboxKind = "bubblewra
     Raises:
         SandboxError: the sandbox is not installed or does not work.
     """
-    begun = time.perf_counter()
     try:
         tests = read_tests(problem.meta)
     except ValueError as error:
@@ -50,7 +48,7 @@ def grade_code(problem: Problem, text: str, *, sandbox: SandboxKind = "bubblewra
         return Verdict("wrong", f"the program has {len(program):,} characters, more than {LONGEST_PROGRAM:,}", program)
     judge = _by_cases if tests.cases else _by_calls
     outcome, reason = judge(working(sandbox), program, tests, replace(Limits(), seconds=tests.seconds))
-    return Verdict(outcome, reason, program, time.perf_counter() - begun)
+    return Verdict(outcome, reason, program)
 
 
 def find_program(text: str) -> tuple[str | None, str]:

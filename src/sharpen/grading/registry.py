@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -43,10 +44,8 @@ def grade(problem: Problem, text: str, *, sandbox: SandboxKind = "bubblewrap") -
     Raises:
         SandboxError: a problem of kind `code`, and the sandbox is not installed or does not work.
     """
-    if problem.kind == "code":
-        return grade_code(problem, text, sandbox=sandbox)
     start = time.perf_counter()
-    grader = GRADERS.get(problem.kind)
+    grader = functools.partial(grade_code, sandbox=sandbox) if problem.kind == "code" else GRADERS.get(problem.kind)
     if grader is None:
         known = ", ".join(GRADERS)
         return Verdict("unscorable", f"no grader for the kind '{problem.kind}'.{nearest(problem.kind, GRADERS)} Known: {known}", None)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sharpen.errors import ProblemError, SharpenError, nearest
+from sharpen.errors import ProblemError, nearest
 from sharpen.grading.math import grade_math
-from sharpen.grading.registry import GRADERS, grade
+from sharpen.grading.pool import shared
+from sharpen.grading.registry import GRADERS
 from sharpen.grading.verdict import Mode, Verdict
 from sharpen.records import Problem
 
 GOLDS = ("gold", "answer")
 PREDICTIONS = ("prediction", "completion")
 LABEL = "label"
+_AT_ONCE = 256  # rows that the pool is given together
 _LABELS = {"right": "right", "true": "right", "1": "right", "wrong": "wrong", "false": "wrong", "0": "wrong"}
 
 
@@ -135,28 +138,32 @@ def grade_items(
         shown: keep so many rows whose verdict is not their label.
     """
     found = Grades()
-    for item in rows:
-        verdict = judge(item, mode)
-        found.verdicts[verdict.outcome] += 1
-        if item.label is not None:
-            found.confusion[item.label, verdict.outcome] += 1
-            if item.label != verdict.outcome and len(found.differing) < shown:
-                found.differing.append((item, verdict))
-        if write is not None:
-            write(item, verdict)
+    rows = iter(rows)
+    while part := list(itertools.islice(rows, _AT_ONCE)):
+        for item, verdict in zip(part, judge(part, mode), strict=True):
+            found.verdicts[verdict.outcome] += 1
+            if item.label is not None:
+                found.confusion[item.label, verdict.outcome] += 1
+                if item.label != verdict.outcome and len(found.differing) < shown:
+                    found.differing.append((item, verdict))
+            if write is not None:
+                write(item, verdict)
         if on_progress is not None:
-            on_progress(1)
+            on_progress(len(part))
     return found
 
 
-def judge(item: Item, mode: Mode) -> Verdict:
-    """The verdict on one row; a grader that fails leaves it unscorable."""
+def judge(rows: Sequence[Item], mode: Mode) -> list[Verdict]:
+    """A verdict a row, by the shared pool; the tolerance of `paper`, which the pool does not know, is had in this process."""
+    here = [mode == "paper" and item.problem.kind == "math" for item in rows]
+    rest = [(item.problem, item.text) for item, tolerant in zip(rows, here, strict=True) if not tolerant]
+    pooled = iter(shared().grade_all(rest))
+    return [_with_tolerance(item) if tolerant else next(pooled) for item, tolerant in zip(rows, here, strict=True)]
+
+
+def _with_tolerance(item: Item) -> Verdict:
     try:
-        if mode == "paper" and item.problem.kind == "math":
-            return grade_math(item.problem.answer, item.text, mode=mode)
-        return grade(item.problem, item.text)
-    except SharpenError:
-        raise
+        return grade_math(item.problem.answer, item.text, mode="paper")
     except Exception as error:
         return Verdict("unscorable", f"the grader failed: {type(error).__name__}: {error}"[:300], None)
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 from sharpen.errors import ProblemError, RunError
 from sharpen.grading.table import Columns, Grades, Item, grade_items, items, record
 from sharpen.grading.verdict import Mode, Verdict
+from sharpen.problems.checks import check_sandbox
 from sharpen.problems.files import read_rows
 from sharpen.tracking.observer import Observer, Silent
 
@@ -42,6 +43,7 @@ def grade_file(
     Raises:
         ProblemError: no such file, a malformed row (with the file and line), or an unknown grader or mode.
         RunError: the output cannot be written.
+        SandboxError: there are rows of code, and the sandbox is not installed or does not work.
     """
     observer = observer or Silent()
     columns = Columns(gold=gold, prediction=prediction, label=label, kind=kind, mode=cast(Mode, mode))
@@ -50,6 +52,7 @@ def grade_file(
     rows = list(items(read_rows(path), columns))
     if not rows:
         raise ProblemError(f"{path}: there are no rows in it.", fix="Give a file with a ground truth and a prediction a row.")
+    check_sandbox([row.problem for row in rows], "bubblewrap", observer.notice)
     observer.phase("grading", len(rows), "rows")
     with _writer(output) as write:
         return grade_items(rows, columns.mode, write=write, on_progress=observer.advance)

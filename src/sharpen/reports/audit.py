@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from sharpen.reports.tables import ruled
 from sharpen.rewards.audit import Audit, Count, Finding
 
 EXAMPLES = 3
@@ -35,15 +35,7 @@ def audit_tables(found: Audit) -> Iterator[RenderableType]:
 
 
 def _counts(title: str, counts: Mapping[str, Count], fault: str) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        min_width=min(80, len(title)),
-        box=box.HORIZONTALS,
-        show_edge=False,
-        pad_edge=False,
-    )
+    table = ruled(title)
     table.add_column("", overflow="fold")
     table.add_column("tried", justify="right")
     table.add_column(f"wrongly {fault}", justify="right")
@@ -56,15 +48,7 @@ def _counts(title: str, counts: Mapping[str, Count], fault: str) -> Table:
 
 
 def _examples(title: str, findings: list[Finding]) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        min_width=min(80, len(title)),
-        box=box.HORIZONTALS,
-        show_edge=False,
-        pad_edge=False,
-    )
+    table = ruled(title)
     for heading in ("what", "problem", "right answer", "completion"):
         table.add_column(heading, overflow="fold")
     shown: dict[str, int] = {}

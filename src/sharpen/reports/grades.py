@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from sharpen.grading.table import Grades
+from sharpen.reports.tables import ruled
 
 OUTCOMES = ("right", "wrong", "unscorable")
 _STYLES = {"right": "green", "wrong": "red", "unscorable": "yellow"}
@@ -19,7 +18,7 @@ _WIDTH = 60
 
 def grade_tables(found: Grades, *, file: Path) -> Iterator[RenderableType]:
     """The tables of a graded file, top to bottom."""
-    table = _table(f"{found.total:,} rows of {file.name}")
+    table = ruled(f"{found.total:,} rows of {file.name}")
     table.add_column("")
     for heading in ("rows", "%"):
         table.add_column(heading, justify="right")
@@ -29,7 +28,7 @@ def grade_tables(found: Grades, *, file: Path) -> Iterator[RenderableType]:
     yield table
     if found.agreement is None:
         return
-    confusion = _table(f"Labels against verdicts: {100 * found.agreement:.2f} % agree")
+    confusion = ruled(f"Labels against verdicts: {100 * found.agreement:.2f} % agree")
     confusion.add_column("label")
     for outcome in OUTCOMES:
         confusion.add_column(outcome, justify="right")
@@ -38,7 +37,7 @@ def grade_tables(found: Grades, *, file: Path) -> Iterator[RenderableType]:
         confusion.add_row(label, *(Text(f"{n:,}", style="green" if outcome == label else "red" if n else "dim") for n, outcome in cells))
     yield confusion
     if found.differing:
-        rows = _table(f"The first {len(found.differing)} rows that differ from their label")
+        rows = ruled(f"The first {len(found.differing)} rows that differ from their label")
         for heading in ("row", "label", "gold", "extracted", "reason"):
             rows.add_column(heading, overflow="fold")
         for item, verdict in found.differing:
@@ -47,15 +46,3 @@ def grade_tables(found: Grades, *, file: Path) -> Iterator[RenderableType]:
                 *(Text(str(cell)[:_WIDTH]) for cell in (place, item.label, item.problem.answer, verdict.extracted or "–", verdict.reason))
             )
         yield rows
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        min_width=min(80, len(title)),
-        box=box.HORIZONTALS,
-        show_edge=False,
-        pad_edge=False,
-    )
