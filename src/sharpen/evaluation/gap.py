@@ -1,8 +1,8 @@
 """The K at which the gap between two models' Pass@K closes.
 
-The gap is Pass@K after − before, on the same problems. It is closed at a K from which on, up to the largest, it is at most the margin; before
-may be ahead there. `behind` is the K from which on it is below 0. Both have intervals by bootstrap over problems (percentiles of 4,000
-resamples, each of the whole curve); a resample in which the gap does not close counts as a K beyond the largest.
+The gap is Pass@K after − before, on the same problems. It is closed at a K from which on, up to the largest, it is at most the margin;
+before may be ahead there. `behind` is the K from which on it is below 0. Both have intervals by bootstrap over problems (percentiles of
+4,000 resamples, each of the whole curve); a resample in which the gap does not close counts as a K beyond the largest.
 
 Axes: n problems, K samples looked at, R resamples.
 """

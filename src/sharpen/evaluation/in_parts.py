@@ -1,7 +1,7 @@
 """An evaluation in parts, each kept as soon as it is done: one that was killed goes on at the part it was in.
 
-A part is a fixed number of whole problems, sampled by one call of the engine. The last bits of a completion's log-probabilities depend on what it
-is batched with, so the parts are the same whether or not an evaluation was interrupted; then so is every bit of the result.
+A part is a fixed number of whole problems, sampled by one call of the engine. The last bits of a completion's log-probabilities depend on
+what it is batched with, so the parts are the same whether or not an evaluation was interrupted; then so is every bit of the result.
 
     parts/settings.json         what the parts belong to
     parts/part-00000.parquet    the completions of the first part, graded
@@ -14,6 +14,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from sharpen.rollout.rollout import Rollout
 from sharpen.tracking import completions
 
 ROWS = 8
-"""A part has about so many times as many completions as are decoded at once: a part's last rows run half empty, so fewer parts are faster, and
-more of them lose less when killed."""
+"""A part has about so many times as many completions as are decoded at once: a part's last rows run half empty, so fewer parts are faster,
+and more of them lose less when killed."""
 
 
 def evaluate_in_parts(
@@ -107,7 +108,7 @@ def cut(problems: int, samples: int, max_rows: int) -> list[tuple[int, int]]:
     """The parts as ranges of problems, all about equally long: `cut(20, 64, 128)` is [(0, 10), (10, 20)]."""
     count = min(problems, math.ceil(problems * samples / (ROWS * max_rows)))
     ends = [problems * i // count for i in range(count + 1)]
-    return list(zip(ends, ends[1:], strict=False))
+    return list(pairwise(ends))
 
 
 def _claim(folder: Path, settings: Mapping[str, Any]) -> None:

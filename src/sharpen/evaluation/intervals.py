@@ -10,10 +10,10 @@ The method is the bias-corrected and accelerated bootstrap (BCa, Efron 1987) at 
 - no spread (say, every problem solved): a share of up to p = z²/(n + z²) of problems may still differ by as much as the bounds allow, so
   the interval is value + p · (bound − value) on each side. For a share of 0 or 1 that is the Wilson interval.
 
-A paired change of Pass@K or Maj@K has Student's interval instead, with the sum of squares raised by 2 · step²: as if, beside the n problems,
-one had gained and one had lost as much as a single sample can move a problem, step = K / samples (`stepped`). At K = samples the differences
-are −1, 0 and 1, mostly 0, and resampling what was seen cannot show what was not: there BCa is on the wrong side up to 9 times in 100 where 2.5
-are meant, and this one at most 5 (docs/verdict.md has the simulation).
+A paired change of Pass@K or Maj@K has Student's interval instead, with the sum of squares raised by 2 · step²: as if, beside the n
+problems, one had gained and one had lost as much as a single sample can move a problem, step = K / samples (`stepped`). At K = samples the
+differences are −1, 0 and 1, mostly 0, and resampling what was seen cannot show what was not: there BCa is on the wrong side up to 9 times
+in 100 where 2.5 are meant, and this one at most 5 (docs/verdict.md has the simulation).
 
 One problem gives no interval (NaN).
 
@@ -145,8 +145,8 @@ def change(before: Measure, after: Measure, *, seed: int = 0) -> Estimate:
     if informative < 2:
         return Estimate(value, math.nan, math.nan)
     if before.step is not None and after.step is not None:
-        value, low, high = stepped(after.numerators - before.numerators, max(before.step, after.step))
-        return Estimate(float(value), float(low), float(high))
+        moved = stepped(after.numerators - before.numerators, max(before.step, after.step))
+        return Estimate(*(float(number) for number in moved))
     weights = resample(len(before.numerators), seed) if informative >= SMALL else None
     resampled = None if weights is None else after.resampled(weights) - before.resampled(weights)
     bounds = (after.bounds[0] - before.bounds[1], after.bounds[1] - before.bounds[0])
@@ -159,8 +159,8 @@ def stepped(differences: ArrayLike, step: float) -> tuple[Array, Array, Array]:
         mean ± t_{n−1} √((Σ (d − mean)² + 2 step²) / ((n − 1) n))
 
     The two added squares are those of a problem that gained and of one that lost a step: Bonett and Price's adjusted interval for paired
-    proportions (2012, doi:10.3102/1076998611411915) where step = 1, but with the mean left where it is. Where no two differences differ, the
-    step counts as 1: nothing was seen of how far problems that were not drawn may lie off.
+    proportions (2012, doi:10.3102/1076998611411915) where step = 1, but with the mean left where it is. Where no two differences differ,
+    the step counts as 1: nothing was seen of how far problems that were not drawn may lie off.
 
     Args:
         differences: float [..., n], n at least 2.

@@ -1,8 +1,8 @@
 """Which problems changed by more than chance: newly solved, newly lost, better, worse.
 
-With m samples of a problem before and after, c and c′ of them right, Fisher's exact test asks how often two models that are equally good at it
-would differ at least so much. Over all problems the chances are corrected by Benjamini and Hochberg (1995): of the problems that are told as
-changed, at most 5 % are so by chance, on average.
+With m samples of a problem before and after, c and c′ of them right, Fisher's exact test asks how often two models that are equally good at
+it would differ at least so much. Over all problems the chances are corrected by Benjamini and Hochberg (1995): of the problems that are
+told as changed, at most 5 % are so by chance, on average.
 """
 
 from __future__ import annotations

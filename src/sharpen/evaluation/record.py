@@ -47,7 +47,13 @@ class Record:
 
 
 def record(
-    settings: Mapping[str, Any], problems: Iterable[Problem], results: Sequence[ProblemResult], ks: Sequence[int], *, seed: int, step: int = 0
+    settings: Mapping[str, Any],
+    problems: Iterable[Problem],
+    results: Sequence[ProblemResult],
+    ks: Sequence[int],
+    *,
+    seed: int,
+    step: int = 0,
 ) -> Record:
     """Sum results up into a record.
 
@@ -90,7 +96,8 @@ def write(path: Path, kept: Record) -> None:
         "breakdown": {name: {value: one.to_dict() for value, one in parts.items()} for name, parts in kept.breakdown.items()},
     }
     rows = ",\n".join(
-        "    " + json.dumps(_row(result, kept.digests.get(result.problem_id)), sort_keys=True, ensure_ascii=False) for result in kept.results
+        "    " + json.dumps(_row(result, kept.digests.get(result.problem_id)), sort_keys=True, ensure_ascii=False)
+        for result in kept.results
     )
     text = json.dumps(head, indent=2, sort_keys=True, ensure_ascii=False).removesuffix("\n}") + f',\n  "results": [\n{rows}\n  ]\n}}\n'
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,8 +5,8 @@ Two things are measured, paired by problem, with their 95 % intervals:
 - the change of *reach*: mean Pass@K at the largest K, after − before;
 - the gain *within reach*: what Pass@1 gained on problems that the model already solved before within K samples.
 
-The gain of Pass@1 is the sum over problems of q − p, the chances that one sample is right after and before. With R = 1 − (1 − p)^K, the chance
-that K samples before held a right one, it is split in two,
+The gain of Pass@1 is the sum over problems of q − p, the chances that one sample is right after and before. With R = 1 − (1 − p)^K, the
+chance that K samples before held a right one, it is split in two,
 
     q − p  =  R (q − p)  +  (1 − R) (q − p)  =  within reach + from beyond it,
 
@@ -18,8 +18,8 @@ and each part has an unbiased estimate from the counts (`within_reach`). The wor
     both            reach rose by more than the margin, and the gain within reach is above 0
     no clear change anything else; what was missing is told
 
-A model may be at the ceiling when Wilson's interval of its Pass@K reaches up to 1 − margin. Where both may be, nothing that training could have
-added would show at this K.
+A model may be at the ceiling when Wilson's interval of its Pass@K reaches up to 1 − margin. Where both may be, nothing that training could
+have added would show at this K.
 
 docs/verdict.md explains the rule and has its error rates, measured by benchmarks/verdict.py, which runs the functions below.
 
