@@ -85,7 +85,7 @@ def evaluate(
     from sharpen.pipelines.evaluate import evaluate_model, source_from_text
     from sharpen.tracking.display import watching
 
-    with watching() as observer:
+    with _interruptible("The same command goes on where it stopped."), watching() as observer:
         found = evaluate_model(
             model,
             source_from_text(problems),
@@ -362,6 +362,16 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     with _told():
         app()
+
+
+@contextmanager
+def _interruptible(what: str) -> Iterator[None]:
+    """Ctrl-C ends the command with a word on what was kept, and exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped. {what}", err=True)
+        raise typer.Exit(130) from None
 
 
 @contextmanager

@@ -192,7 +192,7 @@ def test_a_change_with_a_step_by_hand():
 
 
 def test_a_change_of_pass_at_n_misses_the_truth_seldom_on_either_side():
-    """16 samples of 30 problems, a tenth of which turn unsolvable: BCa has 9 in 100 on one side, where 2.5 are meant."""
+    """16 samples of 30 problems, a tenth of which turn unsolvable: the error of either side stays below 5 in 100."""
     random = np.random.default_rng(4)
     sets, never = 4000, 0.25
     u = random.random((sets, 30))

@@ -13,6 +13,7 @@ import pytest
 
 from sharpen import cli
 from sharpen.errors import RecipeError, RunError, SharpenError
+from sharpen.evaluation.changes import Changes
 from sharpen.pipelines.compare import compare_evaluations, powers
 from sharpen.pipelines.evaluate import evaluate_model, source_from_text
 from sharpen.tracking import completions
@@ -116,7 +117,7 @@ def test_without_an_output_the_folder_is_named_by_what_is_evaluated(place: Path,
     monkeypatch.chdir(place)
     first, other = evaluate(place, "model", None), evaluate(place, "other", None)
     assert first.folder.parent == other.folder.parent == Path("evaluations")
-    assert first.folder.name.startswith("evaluate-model-") or first.folder.name.startswith("evaluate")
+    assert first.folder.name.startswith(f"{place.name}-")  # of .../model the folder above is named
     assert first.folder != other.folder
     assert evaluate(place, "model", None).folder == first.folder
     assert evaluate(place, "model", None, seed=6).folder != first.folder
@@ -141,6 +142,7 @@ def test_comparing_two_evaluations(place: Path, capsys: pytest.CaptureFixture[st
         assert words in told
     assert sorted(p.name for p in (place / "compared").iterdir()) == ["comparison.json", "curves.csv", "curves.png"]
     kept = json.loads((place / "compared" / "comparison.json").read_text())
+    assert Changes.from_dict(kept).to_dict() == found.changes.to_dict()
     assert kept["verdict"]["word"] == "no clear change"
     assert len(kept["verdict"]["rule"]) == 4
     assert len(kept["gap"]["curve"]) == 8

@@ -43,6 +43,20 @@ class Changes:
             "differences": list(self.differences),
         }
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Changes:
+        """The changes that `to_dict` wrote, say into a run's `evaluation/comparison.json`."""
+        return cls(
+            comparison=Comparison.from_dict(data),
+            verdict=None if data["verdict"] is None else Verdict.from_dict(data["verdict"]),
+            gap=Gap.from_dict(data["gap"]),
+            problems=[ProblemChange(**row) for row in data["problems"]],
+            breakdown={
+                name: {value: Comparison.from_dict(one) for value, one in parts.items()} for name, parts in data["breakdown"].items()
+            },
+            differences=tuple(data["differences"]),
+        )
+
 
 def changes(
     before: Sequence[ProblemResult],

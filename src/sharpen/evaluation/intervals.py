@@ -12,8 +12,8 @@ The method is the bias-corrected and accelerated bootstrap (BCa, Efron 1987) at 
 
 A paired change of Pass@K or Maj@K has Student's interval instead, with the sum of squares raised by 2 · step²: as if, beside the n
 problems, one had gained and one had lost as much as a single sample can move a problem, step = K / samples (`stepped`). At K = samples the
-differences are −1, 0 and 1, mostly 0, and resampling what was seen cannot show what was not: there BCa is on the wrong side up to 9 times
-in 100 where 2.5 are meant, and this one at most 5 (docs/verdict.md has the simulation).
+differences are −1, 0 and 1, mostly 0, and resampling what was seen cannot show what was not: there BCa is on the wrong side up to 24 times
+in 100 where 2.5 are meant, and this one at most 6 (docs/verdict.md has the simulation).
 
 One problem gives no interval (NaN).
 

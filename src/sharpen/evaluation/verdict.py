@@ -103,7 +103,8 @@ class Verdict:
     def from_dict(cls, data: Mapping[str, Any]) -> Verdict:
         """The verdict that `to_dict` wrote."""
         estimates = {name: Estimate.from_dict(data[name]) for name in ESTIMATES}
-        return cls(**(dict(data) | estimates | {"reasons": tuple(data["reasons"])}))
+        plain = {name: data[name] for name in ("word", "k", "margin", "ceiling")}
+        return cls(**plain, **estimates, reasons=tuple(data["reasons"]))
 
 
 ESTIMATES = ("reach", "gain", "within_reach", "from_beyond")
