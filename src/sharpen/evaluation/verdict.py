@@ -102,7 +102,7 @@ class Verdict:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Verdict:
         """The verdict that `to_dict` wrote."""
-        estimates = {name: Estimate.from_dict(data[name]) for name in ESTIMATES}
+        estimates: dict[str, Any] = {name: Estimate.from_dict(data[name]) for name in ESTIMATES}
         plain = {name: data[name] for name in ("word", "k", "margin", "ceiling")}
         return cls(**plain, **estimates, reasons=tuple(data["reasons"]))
 
