@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
+
 from sharpen.evaluation.evaluate import evaluate, vote
+from sharpen.grading import Verdict
 from sharpen.records import Completion, Group, Problem
 from sharpen.rollout.engine import Sampling
 
+evaluate_module = sys.modules["sharpen.evaluation.evaluate"]  # the package has a function of that name
 PROBLEM = Problem(id="p", prompt="What is 9 + 9?", answer="18")
 TEXTS = [("9 + 9 = 18", "stop"), ("It is $18.", "stop"), ("The answer is 17", "stop"), ("so 18", "length"), ("no idea", "stop")]
 
@@ -27,6 +33,19 @@ def test_votes_and_verdicts() -> None:
     counted = evaluate(Rollout(), [PROBLEM], 5, Sampling(max_new_tokens=4), require_stop=False).results[0]
     assert counted.correct == (True, True, False, True, False)
     assert counted.answers == ("18", "18", "17", "18", None)
+
+
+def test_code_runs_where_the_recipe_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class Pool:
+        def grade_all(self, items, *, sandbox):
+            asked.append(sandbox)
+            return [Verdict("wrong", "", None) for _ in items]
+
+    monkeypatch.setattr(evaluate_module, "shared", Pool)
+    evaluate(Rollout(), [PROBLEM], 5, Sampling(max_new_tokens=4), sandbox="none")
+    assert asked == ["none"]
 
 
 def test_one_number_is_one_vote() -> None:

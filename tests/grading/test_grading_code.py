@@ -6,6 +6,7 @@ import json
 import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -373,6 +374,10 @@ def test_without_a_sandbox_only_where_the_recipe_says_so(monkeypatch: pytest.Mon
     assert RewardSettings.model_validate(settings).sandbox == "bubblewrap"
     scorer = Scorer(RewardSettings.model_validate(settings | {"sandbox": "none"}))
     assert scorer._graded([(ADD, fenced("def add(a, b): return a + b"))])[0].outcome == "right"
+    solved = replace(ADD, meta=ADD.meta | {"solution": "def add(a, b): return a + b"})
+    check_golds([solved], sandbox="none")
+    with pytest.raises(ProblemError, match=r"unscorable: the program cannot be run: .* bubblewrap"):
+        check_golds([solved])
     working.cache_clear()
 
 

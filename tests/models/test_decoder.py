@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from families import FAMILIES, VOCABULARY, family
-from sharpen.models import decoder
+from sharpen.models import attention, decoder
 from sharpen.models.attention import Span, attend
 from sharpen.models.policy import LanguagePolicy
 from sharpen.records import TrainingBatch
@@ -54,8 +54,12 @@ def test_shared_prompts_give_what_padded_rows_give_in_transformers(name: str, re
         torch.testing.assert_close(our_gradients[key], expected, atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}")
 
 
-@pytest.mark.parametrize("spans", [(Span(0, 5, (3, 3)), Span(11, 2, (1, 4, 0))), (Span(0, 7),), (Span(0, 3, (0, 0)),)])
-def test_attention_in_parts_is_attention_under_a_mask(spans: tuple[Span, ...]) -> None:
+@pytest.mark.parametrize(
+    "spans", [(Span(0, 5, (3, 3)), Span(11, 2, (1, 4, 0))), (Span(0, 7),), (Span(0, 3, (0, 0)),), (Span(0, 40, (35, 50, 20)),)]
+)
+@pytest.mark.parametrize("block", [attention.BLOCK, 1])  # 1: sixteen positions at a time
+def test_attention_in_parts_is_attention_under_a_mask(spans: tuple[Span, ...], block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "BLOCK", block)
     size = spans[-1].stop
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(size, heads, 8, generator=generator, dtype=torch.float64, requires_grad=True) for heads in (6, 2, 2))
@@ -71,6 +75,22 @@ def test_attention_in_parts_is_attention_under_a_mask(spans: tuple[Span, ...]) -
     ours = torch.autograd.grad((parts * weights).sum(), (q, k, v))
     for got, wanted in zip(ours, torch.autograd.grad((torch.cat(expected) * weights).sum(), (q, k, v)), strict=True):
         torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize("lengths", [(20, 20), (20, 7)])
+def test_in_bfloat16_only_the_rounding_differs(lengths: tuple[int, ...]) -> None:
+    spans, generator = (Span(0, 10, lengths),), torch.Generator().manual_seed(0)
+    exact = [torch.randn(spans[0].stop, heads, 16, generator=generator).bfloat16().double() for heads in (6, 2, 2)]
+    weights = torch.randn(spans[0].stop, 6, 16, generator=generator).bfloat16().double()
+    found = []
+    for dtype in (torch.float64, torch.bfloat16):
+        inputs = [x.to(dtype).requires_grad_() for x in exact]
+        out = attend(*inputs, spans, scale=0.25)
+        found.append([out.detach(), *torch.autograd.grad(out, inputs, weights.to(dtype))])
+    for wanted, got in zip(*found, strict=True):
+        assert got.dtype == torch.bfloat16
+        # a value of bfloat16 is off by up to 2^-9 of itself; these are sums of products of two or three such
+        assert float((got.double() - wanted).abs().mean() / wanted.abs().mean()) < 2**-7
 
 
 def test_who_sees_whom() -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from sharpen.errors import ModelError
+from sharpen.models import loading
 from sharpen.models.loading import load, require_chat_template, resolve_device, resolve_dtype
 from tiny import CHAT_TEMPLATE, END_OF_TEXT, IM_END, PAD, build_tiny, tiny_model
 
@@ -34,6 +35,13 @@ def test_a_local_folder(folder: Path) -> None:
     assert all(weight.requires_grad and weight.dtype == torch.float32 for weight in loaded.model.parameters())
     assert loaded.model.config._attn_implementation == "sdpa"
     assert loaded.tokenizer.chat_template == CHAT_TEMPLATE
+
+
+def test_on_a_cpu_freed_memory_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(loading, "keep_freed_memory", lambda: asked.append(True))
+    load(str(folder), dtype="float32", device="cpu")
+    assert asked == [True]
 
 
 def test_a_folder_named_from_the_current_one_comes_before_the_hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,6 +149,14 @@ def test_bfloat16_keeps_a_float32_master(place: Path) -> None:
         assert torch.equal(master.bfloat16(), weights[name]), name
 
 
+def test_adafactor_where_the_recipe_asks_for_it(place: Path) -> None:
+    run(place, "training.optimiser=adafactor", "training.steps=1")
+    from safetensors.torch import load_file
+
+    kept = load_file(place / "run" / "checkpoints" / "step-000001" / "training" / "optimiser.safetensors")
+    assert {name.partition("/")[0] for name in kept} == {"step", "row_var", "col_var", "variance"}
+
+
 def test_difficulty_keeps_problems_of_mixed_results(place: Path) -> None:
     (place / "problems.jsonl").write_text(
         "".join(json.dumps({"question": f"{i}", "answer": str(i), "id": str(i)}) + "\n" for i in range(12))

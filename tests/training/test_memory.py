@@ -32,6 +32,13 @@ def test_optimiser_and_reference_by_hand(policy: LanguagePolicy) -> None:
     assert memory.estimate(half, token_budget=64, needs_reference=False, **SETTINGS).optimiser == 18 * count
 
 
+def test_the_estimate_is_of_the_optimiser_that_the_run_has(policy: LanguagePolicy) -> None:
+    found = memory.estimate(policy, token_budget=64, needs_reference=False, optimiser="adafactor", **SETTINGS)
+    # a gradient of four bytes, and a mean square of four for each row and column of a matrix, and for each entry of a vector
+    kept = sum(sum(p.shape) if p.dim() == 2 else p.numel() for p in policy.module.parameters())
+    assert found.optimiser == 4 * sum(p.numel() for p in policy.module.parameters()) + 4 * kept
+
+
 def test_the_cache_by_hand(policy: LanguagePolicy) -> None:
     # keys and values · 2 layers · 2 key-value heads · head size 8 · 100 positions · 4 bytes
     assert memory._cache_bytes(policy.module, 100) == 2 * 2 * 2 * 8 * 100 * 4

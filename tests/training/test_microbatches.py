@@ -113,3 +113,13 @@ def test_the_first_on_policy_ratio_is_exactly_one_at_any_temperature() -> None:
     assert hot.values is not None
     assert torch.equal(hot.values, prepared.values)
     assert not torch.equal(hot.old_logprobs, prepared.old_logprobs)  # type: ignore[arg-type]
+
+
+def test_a_group_that_fits_is_not_cut() -> None:
+    trainer = learner(METHODS["grpo"], 16)
+    batch = minibatch(trainer, METHODS["grpo"])
+    cut = batches.microbatches(batch, torch.arange(8), trainer.policy, 13)
+    # Positions: 2 + 3 + 1, 3 + 5 + 1, 2 + 2 + 3, 3 + 1 + 3. No two fit in 13.
+    assert [micro.group_index.tolist() for micro in cut] == [[0, 0], [1, 1], [2, 2], [3, 3]]
+    cut = batches.microbatches(batch, torch.arange(8), trainer.policy, 8)
+    assert [micro.group_index.tolist() for micro in cut] == [[0, 0], [1], [1], [2, 2], [3, 3]]  # the second fits in none

@@ -25,6 +25,15 @@ def test_the_first_update_by_hand() -> None:
     assert p.grad is None
 
 
+def test_each_update_has_its_own_rate() -> None:
+    p = one(1.0)
+    optimiser = Optimiser([("p", p)], learning_rate=0.1, max_grad_norm=math.inf, warmup=2, total=4, schedule="linear")
+    for expected in (0.95, 0.85, 0.75, 0.70):  # equal gradients, so each step is its rate: 1/2, 1, 1 and 1/2 of the peak
+        p.grad = torch.tensor([4.0])
+        optimiser.step()
+        assert p.item() == pytest.approx(expected, abs=1e-5)
+
+
 def test_gradients_are_clipped_to_the_norm() -> None:
     p, q = one(0.0), one(0.0)
     optimiser = Optimiser([("p", p), ("q", q)], learning_rate=0.1, max_grad_norm=1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -92,6 +93,8 @@ def learning_rows(batch: TrainingBatch, method: Method) -> Tensor:
 def microbatches(batch: TrainingBatch, rows: Tensor, policy: Reader, token_budget: int) -> Iterator[TrainingBatch]:
     """Cut sequences into micro-batches of at most `token_budget` token positions each, prompts and padding included where it can.
 
+    A group that one micro-batch can hold is not cut, for then its prompt would be read twice.
+
     Args:
         batch: a minibatch with its weights.
         rows: int64 [b], the sequences to visit; those of one group stay in order.
@@ -101,15 +104,23 @@ def microbatches(batch: TrainingBatch, rows: Tensor, policy: Reader, token_budge
     costs = policy.cost(batch)
     current: list[int] = []
     widths: dict[int, int] = {}
-    for unit in _units(batch, rows):
-        grown = _grown(widths, unit, batch, costs)
+    for piece in _pieces(batch, rows, costs, token_budget):
+        grown = _grown(widths, piece, batch, costs)
         if current and sum(grown.values()) > token_budget:
             yield batch.select(torch.tensor(current))
-            current, grown = [], _grown({}, unit, batch, costs)
-        current += unit
+            current, grown = [], _grown({}, piece, batch, costs)
+        current += piece
         widths = grown
     if current:
         yield batch.select(torch.tensor(current))
+
+
+def _pieces(batch: TrainingBatch, rows: Tensor, costs: Sequence[int], token_budget: int) -> Iterator[list[int]]:
+    """What goes into one micro-batch together: a whole group where it fits, else its units."""
+    for _, units in groupby(_units(batch, rows), key=lambda unit: int(batch.group_index[unit[0]])):
+        pieces = list(units)
+        whole = [row for piece in pieces for row in piece]
+        yield from [whole] if sum(_grown({}, whole, batch, costs).values()) <= token_budget else pieces
 
 
 def _units(batch: TrainingBatch, rows: Tensor) -> list[list[int]]:
