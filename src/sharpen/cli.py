@@ -75,15 +75,18 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many problems.")] = None,
     seed: Seed = 0,
     count_cut: Annotated[bool, typer.Option("--count-cut", help="Grade completions that the limit cut as well.")] = False,
-    output: Annotated[Path | None, typer.Option(help="A folder for the completions (Parquet) and the figures (JSON).")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Completions decoded at once.")] = 128,
+    dtype: Annotated[str, typer.Option(help="Of the weights: auto, float32, bfloat16, float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")] = "auto",
+    output: Annotated[Path | None, typer.Option(help="A folder for all of it; left out, one in evaluations/.")] = None,
 ) -> None:
-    """Measure Pass@K and Maj@K of a model on problems, with 95 % intervals."""
+    """Measure Pass@K and Maj@K of a model on problems, with 95 % intervals; interrupted, the same command goes on."""
     from sharpen.evaluation.render import summary_table
     from sharpen.pipelines.evaluate import evaluate_model, source_from_text
     from sharpen.tracking.display import watching
 
-    with watching() as observer:
-        summary, _ = evaluate_model(
+    with _interruptible("The same command goes on where it stopped."), watching() as observer:
+        found = evaluate_model(
             model,
             source_from_text(problems),
             samples=samples,
@@ -96,11 +99,44 @@ def evaluate(
             limit=limit,
             require_stop=not count_cut,
             output=output,
+            max_rows=batch_size,
+            dtype=dtype,
+            device=device,
             observer=observer,
         )
-    _print(summary_table(summary, title=f"{model} on {problems}"))
+    _print(summary_table(found.summary, title=f"{model} on {problems}"))
+    for name, parts in found.record.breakdown.items():
+        for value, part in parts.items():
+            _print(summary_table(part, title=f"{name} {value}"))
+    _print(f"Completions and figures: {found.folder}")
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="A folder that `sharpen eval` wrote, or a run; alone, a run before and after training.")],
+    after: Annotated[Path | None, typer.Argument(help="Another one, on the same problems; of a run, its model after training.")] = None,
+    k: Annotated[str | None, typer.Option("--k", help="The K of Pass@K and Maj@K, as 1,4,16; left out, powers of 2.")] = None,
+    margin: Annotated[float, typer.Option(help="The change of Pass@K at the largest K that is taken for none; 0.05: 5 points.")] = 0.05,
+    seed: Seed = 0,
+    output: Annotated[Path | None, typer.Option(help="A folder for figures (JSON), curves (CSV) and their plot (PNG).")] = None,
+) -> None:
+    """Compare two models on the same problems: what changed, and the verdict: sharpened, extended, both or no clear change."""
+    from sharpen.errors import RunError
+    from sharpen.pipelines.compare import compare_evaluations
+    from sharpen.reports.changes import change_report, write
+
+    found = compare_evaluations(before, after, ks=None if k is None else _ks(k, 0), margin=margin, seed=seed)
+    _print(f"before: {found.before}\nafter:  {found.after}\n")
+    for part in change_report(found.changes):
+        _print(part)
     if output is not None:
-        _print(f"Completions and figures: {output}")
+        try:
+            written = write(found.changes, output)
+        except OSError as error:
+            raise RunError(
+                f"output {output}: cannot be written: {error}.", fix="Choose a folder that you may write, by --output."
+            ) from error
+        _print(f"\nFigures, curves and plot: {', '.join(str(path) for path in written)}")
 
 
 @app.command()
@@ -326,6 +362,16 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     with _told():
         app()
+
+
+@contextmanager
+def _interruptible(what: str) -> Iterator[None]:
+    """Ctrl-C ends the command with a word on what was kept, and exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped. {what}", err=True)
+        raise typer.Exit(130) from None
 
 
 @contextmanager

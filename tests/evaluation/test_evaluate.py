@@ -17,7 +17,7 @@ TEXTS = [("9 + 9 = 18", "stop"), ("It is $18.", "stop"), ("The answer is 17", "s
 
 
 class Rollout:
-    def sample(self, problems, group_size, sampling, *, stream, on_progress=None) -> list[Group]:
+    def sample(self, problems, group_size, sampling, *, stream, first=0, on_progress=None) -> list[Group]:
         assert (group_size, stream) == (5, "evaluation")
         made = tuple(Completion(tokens=(1,) * 4, sampling_logprobs=(0.0,) * 4, text=t, finish_reason=r) for t, r in TEXTS)
         return [Group(id="0/0/0", problem=p, prompt_tokens=(1,), completions=made) for p in problems]

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from sharpen.errors import SharpenError
-from sharpen.evaluation.intervals import Measure, change, estimate
-from sharpen.evaluation.summary import Comparison, ProblemResult, Summary, compare, summarise
+from sharpen.evaluation.intervals import Measure, estimate
+from sharpen.evaluation.summary import Comparison, ProblemResult, Summary, by_group, compare, summarise
 
 
 def result(problem_id, answers, gold="8", finished=None, lengths=None):
@@ -106,8 +107,8 @@ def test_a_comparison_pairs_the_problems():
     moved = comparison.change.pass_at_k[1]
     assert (comparison.before.pass_at_k[1].value, comparison.after.pass_at_k[1].value) == (pytest.approx(1 / 4), pytest.approx(3 / 4))
     assert moved.value == pytest.approx(0.5)
-    same = Measure([0.25] * 12)
-    assert moved == change(same, Measure([0.75] * 12))  # no spread: only what unseen problems could do
+    # no spread: only what unseen problems could do, t(11) √(2 / (11 · 12)) = 2.201 · 0.12309 = 0.27093
+    assert (moved.low, moved.high) == (pytest.approx(0.5 - 0.27093, abs=2e-4), pytest.approx(0.5 + 0.27093, abs=2e-4))
     assert moved.excludes_zero
     # finished: right 0, 1, 2 of 2 before, 2, 3, 4 of 4 after
     assert comparison.change.right_given_finished.value == pytest.approx(3 / 4 - 1 / 2)
@@ -127,8 +128,20 @@ def test_a_problem_short_in_either_is_left_out_of_both():
 
 
 def test_a_comparison_needs_the_same_problems():
-    with pytest.raises(SharpenError, match="1 are in only one, for example `p0`"):
+    with pytest.raises(SharpenError, match=r"Only before 1: `p0`; only after none\."):
         compare(BEFORE, AFTER[1:], [1])
+    others = [result(f"q{i:02}", ["8"] * 4) for i in range(12)]
+    with pytest.raises(SharpenError, match=r"Only before none; only after 12: `q00`, `q01`.*`q09` and 2 more\."):
+        compare(BEFORE, [*AFTER, *others], [1])
+
+
+def test_results_by_level_and_subject():
+    groups = [{"level": "10", "subject": "Algebra"}, {"level": "9", "subject": "Algebra"}, {"level": "hard"}, {}]
+    rows = [replace(result(f"p{i}", ["8"]), groups=group) for i, group in enumerate(groups)]
+    found = by_group(rows)
+    assert {value: [r.problem_id for r in part] for value, part in found["level"].items()} == {"9": ["p1"], "10": ["p0"], "hard": ["p2"]}
+    assert list(found["level"]) == ["9", "10", "hard"]  # numbers by size, then words
+    assert list(found) == ["level"]  # all have the same subject
 
 
 def test_dictionaries_survive_json_with_ks_in_order():

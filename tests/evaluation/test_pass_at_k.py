@@ -51,6 +51,15 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample():
         assert pass_at_k(7, 2, k) == pytest.approx(sum(map(any, subsets)) / len(subsets), abs=1e-15)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=8))
+def test_pass_at_k_is_the_mean_over_all_subsets(right):
+    n = len(right)
+    for k in range(1, n + 1):
+        subsets = list(itertools.combinations(right, k))
+        assert pass_at_k(n, sum(right), k) == float(Fraction(sum(map(any, subsets)), len(subsets)))
+
+
 @given(st.integers(1, 80).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
 def test_pass_at_k_grows_with_k(counts):
     n, c = counts

@@ -11,10 +11,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sharpen.errors import ProblemError, RewardError, RunError
 from sharpen.models.loading import load
+from sharpen.pipelines.compare import compare_evaluations
 from sharpen.pipelines.evaluate import evaluate_model, source_from_text
 from sharpen.pipelines.train import RunResult, train
 from sharpen.problems.templates import Template
 from sharpen.recipe import load_recipe
+from sharpen.reports.terminal import run_report
 from sharpen.rollout.engine import Sampling
 from sharpen.rollout.torch_engine import TorchEngine
 from sharpen.tracking import completions
@@ -208,14 +210,44 @@ def test_memory_that_cannot_be_had_is_told_before_the_first_step(place: Path, mo
 
 def test_evaluation_of_a_model(place: Path) -> None:
     source = source_from_text("arithmetic:1:5")
-    summary, found = evaluate_model(
+    found = evaluate_model(
         str(place / "model"), source, samples=4, ks=[1, 2, 4], max_new_tokens=6, template=Template(), output=place / "measured"
     )
-    assert (summary.problems, summary.samples) == (5, 4)
-    assert set(summary.pass_at_k) == {1, 2, 4}
+    assert (found.summary.problems, found.summary.samples) == (5, 4)
+    assert set(found.summary.pass_at_k) == {1, 2, 4}
     assert len(completions.read(place / "measured" / "completions.parquet")) == 20
     saved = json.loads((place / "measured" / "evaluation.json").read_text())
     assert saved["summary"]["problems"] == 5
-    assert len(found.results) == 5
+    assert len(found.record.results) == 5
     with pytest.raises(RunError, match="holds an evaluation"):
         evaluate_model(str(place / "model"), source, samples=1, ks=[1], output=place / "measured")
+
+
+def test_a_run_keeps_its_verdict_and_an_interrupted_evaluation_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = place / "recipe.toml"
+    recipe = load_recipe(path, ["training.steps=1", "rollout.max_rows=2"])
+    write, written = completions.write, []
+
+    def write_or_stop(file: Path, *arguments: object) -> None:
+        if len(written) == 1:
+            raise KeyboardInterrupt
+        written.append(file)
+        write(file, *arguments)
+
+    monkeypatch.setattr(completions, "write", write_or_stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, recipe_path=path)
+    assert [p.name for p in (place / "run" / "evaluation").rglob("part-*")] == ["part-00000.parquet"]
+    monkeypatch.setattr(completions, "write", write)
+    result = train(recipe, recipe_path=path, resume=True)
+    assert result.changes is not None
+    kept = json.loads((place / "run" / "evaluation" / "comparison.json").read_text())
+    assert kept["verdict"]["word"] == "no clear change"
+    assert sorted(p.name for p in (place / "run" / "evaluation").iterdir()) == [
+        "after.json", "after.parquet", "before.json", "before.parquet", "comparison.json",
+    ]  # fmt: skip
+    told = " ".join(str(part) for part in run_report(result))
+    assert "Verdict: no clear change" in told
+    found = compare_evaluations(place / "run")
+    assert found.changes.verdict == result.changes.verdict
+    assert compare_evaluations(place / "run", place / "run").changes.verdict is not None  # after training, both times

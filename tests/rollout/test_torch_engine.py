@@ -67,6 +67,14 @@ def test_the_cut_into_batches_changes_nothing(model, prompts, max_rows: int) -> 
     assert sum(done) == 16
 
 
+def test_a_prompt_whose_rows_all_ended_still_serves_those_that_wait(model, prompts) -> None:
+    # Two rows end at once; of the next two completions one is of their prompt and the other of a prompt that is read anew.
+    seeds = [[10 * p + i for i in range(3)] for p in range(4)]
+    few = TorchEngine(model, STOPS, max_rows=2).sample(prompts, seeds, Sampling(max_new_tokens=1))
+    many = TorchEngine(model, STOPS, max_rows=16).sample(prompts, seeds, Sampling(max_new_tokens=1))
+    assert [one.tokens for one in flat(few)] == [one.tokens for one in flat(many)]
+
+
 def test_greedy_text_is_that_of_transformers(model, prompts) -> None:
     got = flat(TorchEngine(model, STOPS).sample(prompts, [[0]] * 4, Sampling(max_new_tokens=30, temperature=0)))
     for prompt, one in zip(prompts, got, strict=True):

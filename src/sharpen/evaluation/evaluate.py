@@ -41,6 +41,20 @@ def vote(answer: str | None) -> str | None:
     return answer if number is None else str(number)
 
 
+def groups_of(problem: Problem) -> dict[str, str]:
+    """The level and the subject of a problem, where its source knows them: `{"level": "3", "subject": "Algebra"}`."""
+    found: dict[str, str] = {}
+    for name, fields in GROUP_FIELDS.items():
+        value = next((problem.meta[key] for key in fields if isinstance(problem.meta.get(key), str | int | float)), None)
+        if value is not None:
+            found[name] = str(value).strip().removeprefix("Level ")
+    return found
+
+
+GROUP_FIELDS = {"level": ("level", "difficulty"), "subject": ("subject", "type", "category")}
+"""The fields of a problem that say what it belongs to; the first that there is counts."""
+
+
 def evaluate(
     rollout: Rollout,
     problems: Sequence[Problem],
@@ -48,6 +62,7 @@ def evaluate(
     sampling: Sampling,
     *,
     stream: str = "evaluation",
+    first: int = 0,
     require_stop: bool = True,
     grader: Callable[[Problem, str], Verdict] | None = None,
     sandbox: SandboxKind = "bubblewrap",
@@ -63,23 +78,27 @@ def evaluate(
         samples: K.
         sampling: limits and temperature.
         stream: names the random streams, so that different uses draw apart.
+        first: the position of the first problem, where these are a part of a longer list.
         require_stop: a completion that the limit cut has no answer yet: it is neither right nor a vote.
         grader: judges a completion's text; the shared pool of grading workers does when None.
         sandbox: where the pool runs the code of completions.
         on_progress: called with the number of completions that have just finished.
     """
-    groups = rollout.sample(problems, samples, sampling, stream=stream, on_progress=on_progress)
+    groups = rollout.sample(problems, samples, sampling, stream=stream, first=first, on_progress=on_progress)
     verdicts = iter(_verdicts([(group.problem, one.text) for group in groups for one in group.completions], grader, sandbox))
-    results, rewards = [], []
+    results, rewards, reasons = [], [], []
     for group in groups:
+        why: list[str] = []
         answers: list[str | None] = []
         values: list[float] = []
         for completion in group.completions:
             judged = next(verdicts)
+            why.append(judged.reason)
             counts = completion.finish_reason == "stop" or not require_stop
             answers.append(vote(judged.extracted) if counts else None)
             values.append(float("nan") if judged.outcome == "unscorable" else float(judged.outcome == "right" and counts))
         rewards.append(values)
+        reasons.append(tuple(why))
         results.append(
             ProblemResult(
                 problem_id=group.problem.id,
@@ -87,10 +106,12 @@ def evaluate(
                 correct=tuple(value == 1.0 for value in values),
                 finished=tuple(completion.finish_reason == "stop" for completion in group.completions),
                 lengths=tuple(len(completion.tokens) for completion in group.completions),
+                groups=groups_of(group.problem),
             )
         )
     total = torch.tensor(rewards, dtype=torch.float64).reshape(len(groups), samples)
-    scores = Scores(total=total, parts={}, correct=total == 1.0, answers=tuple(result.answers for result in results))
+    answers_all = tuple(result.answers for result in results)
+    scores = Scores(total=total, parts={}, correct=total == 1.0, answers=answers_all, logged={"reason": tuple(reasons)})
     return Evaluation(groups=groups, scores=scores, results=results)
 
 

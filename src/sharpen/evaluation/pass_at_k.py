@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +83,7 @@ def maj_at_ks(answers: Sequence[str | None], correct: Sequence[bool], ks: Iterab
     if not between:
         values = {}
     elif n <= EXACT_SAMPLES:
-        values = _exact(tally, silent, between)
+        values = dict(zip(between, _exact(tally, silent, tuple(between)), strict=True))
     else:
         values = {k: _sampled(tally, silent, k, seed) for k in between}
     values |= {1: sum(right for _, right in tally) / n, n: _whole(tally)}
@@ -113,7 +114,8 @@ def _whole(tally: Tally) -> float:
     return sum(tied) / len(tied) if tied else 0.0
 
 
-def _exact(tally: Tally, silent: int, ks: list[int]) -> dict[int, float]:
+@lru_cache(maxsize=65536)
+def _exact(tally: Tally, silent: int, ks: tuple[int, ...]) -> tuple[float, ...]:
     """Σ over answers of (share right) × P(it wins a random subset of k)."""
     n = silent + sum(count for count, _ in tally)
     worth: dict[int, float] = defaultdict(float)
@@ -125,7 +127,7 @@ def _exact(tally: Tally, silent: int, ks: list[int]) -> dict[int, float]:
         rivals = [other for other, _ in tally]
         rivals.remove(count)
         totals += value * _winning_subsets(count, rivals, silent)
-    return {k: min(1.0, float(totals[k]) / math.comb(n, k)) for k in ks}
+    return tuple(min(1.0, float(totals[k]) / math.comb(n, k)) for k in ks)
 
 
 def _winning_subsets(count: int, rivals: list[int], silent: int) -> NDArray[np.float64]:

@@ -29,6 +29,7 @@ class ProblemResult:
         correct: n verdicts; a completion without an answer is not correct.
         finished: n flags, whether the completion ended by itself.
         lengths: n completion lengths in tokens.
+        groups: what the problem belongs to, for figures by level and subject: `{"level": "3", "subject": "Algebra"}`.
     """
 
     problem_id: str
@@ -36,6 +37,7 @@ class ProblemResult:
     correct: tuple[bool, ...]
     finished: tuple[bool, ...]
     lengths: tuple[int, ...]
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what does not fit together."""
@@ -51,6 +53,11 @@ class ProblemResult:
     def samples(self) -> int:
         """How many completions were sampled."""
         return len(self.answers)
+
+    @property
+    def right(self) -> int:
+        """How many of them are right."""
+        return sum(self.correct)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,23 +186,63 @@ def compare(
     Raises:
         SharpenError: as in `summarise`, and when the problems differ.
     """
-    old, new, ks = _by_id(before), _by_id(after), list(ks)
+    pairs, ks = pair(before, after, expected_samples=expected_samples), list(ks)
+    was, now = _measures(pairs.before, ks, seed), _measures(pairs.after, ks, seed)
+    return Comparison(
+        before=_summary(was, pairs.before, pairs.short_before, seed),
+        after=_summary(now, pairs.after, pairs.short_after, seed),
+        change=was.paired(now, lambda one, other: change(one, other, seed=seed)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """The results of two models on the same problems, in the same order; those short of samples in either apart."""
+
+    before: list[ProblemResult]
+    after: list[ProblemResult]
+    short_before: Mapping[str, int]
+    short_after: Mapping[str, int]
+
+
+def pair(before: Sequence[ProblemResult], after: Sequence[ProblemResult], *, expected_samples: int | None = None) -> Pairs:
+    """Put the results of two models side by side, by problem id; errors as in `compare`."""
+    old, new = _by_id(before), _by_id(after)
     if old.keys() != new.keys():
-        odd = sorted(old.keys() ^ new.keys())
+        only = [f"{when} {_names(one.keys() - other.keys())}" for when, one, other in (("before", old, new), ("after", new, old))]
         raise SharpenError(
-            f"A comparison needs the same problems before and after; {len(odd)} are in only one, for example `{odd[0]}`.",
+            f"A comparison needs the same problems before and after. Only {'; only '.join(only)}.",
             fix="Evaluate both models on the same problem file.",
         )
     samples = expected_samples or _common_samples([*before, *after])
     (complete, old_short), (_, new_short) = _split(old, samples), _split(new, samples)
     complete = _nonempty([result for result in complete if result.problem_id not in new_short])
     partners = [new[result.problem_id] for result in complete]
-    was, now = _measures(complete, ks, seed), _measures(partners, ks, seed)
-    return Comparison(
-        before=_summary(was, complete, old_short, seed),
-        after=_summary(now, partners, new_short, seed),
-        change=was.paired(now, lambda one, other: change(one, other, seed=seed)),
-    )
+    return Pairs(before=complete, after=partners, short_before=old_short, short_after=new_short)
+
+
+def by_group(results: Sequence[ProblemResult]) -> dict[str, dict[str, list[ProblemResult]]]:
+    """The results by level and by subject, as in `{"level": {"1": [...], "2": [...]}}`; a name under which all are alike is left out."""
+    found: dict[str, dict[str, list[ProblemResult]]] = {}
+    for result in results:
+        for name, value in result.groups.items():
+            found.setdefault(name, {}).setdefault(value, []).append(result)
+    return {name: dict(sorted(parts.items(), key=_natural)) for name, parts in sorted(found.items()) if len(parts) > 1}
+
+
+def _natural(item: tuple[str, Any]) -> tuple[int, float, str]:
+    """Numbers by their size, before words."""
+    try:
+        return 0, float(item[0]), item[0]
+    except ValueError:
+        return 1, 0.0, item[0]
+
+
+def _names(ids: Iterable[str], shown: int = 10) -> str:
+    """How many ids, and their names, but no more than ten of them: "2: `a`, `b`"."""
+    ordered = sorted(ids)
+    more = f" and {len(ordered) - shown} more" if len(ordered) > shown else ""
+    return f"{len(ordered)}: {', '.join(f'`{name}`' for name in ordered[:shown])}{more}" if ordered else "none"
 
 
 def _by_id(results: Iterable[ProblemResult]) -> dict[str, ProblemResult]:
@@ -243,13 +290,13 @@ def _measures(results: Sequence[ProblemResult], ks: Iterable[int], seed: int) ->
             raise SharpenError(
                 f"K = {k} cannot be measured with {n} samples a problem.", fix=f"Draw more samples, or ask for K from 1 to {n}."
             )
-    right = [sum(result.correct) for result in results]
+    right = [result.right for result in results]
     votes = [maj_at_ks(result.answers, result.correct, ks, seed=streams.derive(seed, result.problem_id)) for result in results]
     finished = [sum(result.finished) for result in results]
     both = [sum(c and f for c, f in zip(result.correct, result.finished, strict=True)) for result in results]
     return Figures(
-        pass_at_k={k: Measure([pass_at_k(n, c, k) for c in right]) for k in ks},
-        maj_at_k={k: Measure([vote[k] for vote in votes]) for k in ks},
+        pass_at_k={k: Measure([pass_at_k(n, c, k) for c in right], step=k / n) for k in ks},
+        maj_at_k={k: Measure([vote[k] for vote in votes], step=k / n) for k in ks},
         finished=Measure([count / n for count in finished]),
         right_given_finished=Measure(both, finished),
         mean_length=Measure([sum(result.lengths) / n for result in results], bounds=(0.0, float("inf"))),

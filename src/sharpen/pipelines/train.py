@@ -8,15 +8,17 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from sharpen.errors import RunError, SharpenError
+from sharpen.evaluation import in_parts, record
+from sharpen.evaluation.changes import Changes, changes
 from sharpen.evaluation.evaluate import evaluate
-from sharpen.evaluation.summary import Comparison, ProblemResult, compare, summarise
+from sharpen.evaluation.summary import Comparison, ProblemResult, summarise
 from sharpen.models import lora
 from sharpen.models.loading import LoadedModel, resolve_device, resolve_dtype
 from sharpen.models.policy import LanguagePolicy, Policy
@@ -29,7 +31,6 @@ from sharpen.recipe import Recipe, to_table
 from sharpen.records import Problem
 from sharpen.rewards.score import Scorer
 from sharpen.rollout.engine import Sampling
-from sharpen.tracking import completions
 from sharpen.tracking.events import EventLog
 from sharpen.tracking.observer import Observer, Silent
 from sharpen.tracking.trackers import FanOut, load_trackers
@@ -48,15 +49,20 @@ class RunResult:
 
     Attributes:
         folder: where it lies.
-        comparison: the held-out problems before and after; None without held-out problems.
+        changes: the held-out problems before and after, with the verdict; None without held-out problems.
         memory: what was expected before the first step.
         peak_memory: the most bytes that the process held.
     """
 
     folder: RunFolder
-    comparison: Comparison | None
+    changes: Changes | None
     memory: MemoryEstimate
     peak_memory: int
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The figures of the held-out problems before and after, and their change."""
+        return None if self.changes is None else self.changes.comparison
 
 
 def train(recipe: Recipe, *, recipe_path: Path | str, resume: bool = False, observer: Observer | None = None) -> RunResult:
@@ -132,13 +138,13 @@ class _Run:
             trainer.events.close()
             trainer.timings.close()
         self.folder.export(self.folder.checkpoints / f"step-{trainer.state.step:06d}")
-        comparison = None
+        found = None
         if before is not None:
             after = self._evaluate("after", step=trainer.state.step)
-            comparison = compare(before, after, self.recipe.evaluation.ks, seed=self.recipe.seed)
-            self.folder.write_json(self.folder.evaluation / "comparison.json", comparison.to_dict())
+            found = changes(before, after, self.recipe.evaluation.ks, seed=self.recipe.seed)
+            self.folder.write_json(self.folder.evaluation / "comparison.json", found.to_dict())
         peak = memory.peak(next(self.loaded.model.parameters()).device)
-        return RunResult(folder=self.folder, comparison=comparison, memory=self.memory, peak_memory=peak)
+        return RunResult(folder=self.folder, changes=found, memory=self.memory, peak_memory=peak)
 
     def _resolve(self) -> dict[str, Any]:
         training = self.recipe.training
@@ -228,25 +234,44 @@ class _Run:
         return selection.kept
 
     def _evaluate(self, when: str, step: int = 0) -> list[ProblemResult]:
-        """The held-out results, sampled once and kept in the run's folder."""
+        """The held-out results, sampled once and kept in the run's folder; an interrupted evaluation goes on."""
         path = self.folder.evaluation / f"{when}.json"
-        if path.is_file() and (known := json.loads(path.read_text(encoding="utf-8")))["step"] == step:
-            return [_result(row) for row in known["results"]]
-        settings = self.recipe.evaluation
-        sampling = Sampling(max_new_tokens=self._evaluation_limit(), temperature=settings.temperature, top_p=settings.top_p)
+        if path.is_file() and (known := record.read(path)).step == step:
+            return list(known.results)
+        recipe, settings, limit = self.recipe, self.recipe.evaluation, self._evaluation_limit()
+        kept = {
+            "model": recipe.model,
+            "problems": recipe.problems.held_out.model_dump(mode="json") if recipe.problems.held_out else None,
+            "problem_count": len(self.held_out),
+            "fingerprint": fingerprint(self.held_out),
+            "step": step,
+            "max_new_tokens": limit,
+            "template": recipe.template.model_dump(mode="json"),
+            "seed": recipe.seed,
+            "stream": "evaluation",
+            "max_rows": recipe.rollout.max_rows,
+            **{name: getattr(settings, name) for name in ("samples", "ks", "temperature", "top_p", "require_stop")},
+            **{name: self.resolved[name] for name in ("dtype", "device", "threads")},
+        }
         self.observer.phase(f"evaluating {when}", len(self.held_out) * settings.samples)
-        found = evaluate(
+        parts_folder = path.with_suffix(".parts")
+        results = in_parts.evaluate_in_parts(
             self.rollout,
             self.held_out,
             settings.samples,
-            sampling,
+            Sampling(max_new_tokens=limit, temperature=settings.temperature, top_p=settings.top_p),
+            folder=parts_folder,
+            settings=kept,
+            max_rows=recipe.rollout.max_rows,
             require_stop=settings.require_stop,
-            sandbox=self.recipe.rewards.sandbox,
+            sandbox=recipe.rewards.sandbox,
             on_progress=self.observer.advance,
+            notice=self.observer.notice,
         )
-        completions.write(path.with_suffix(".parquet"), found.groups, found.scores)
-        self.folder.write_json(path, {"step": step, "results": [asdict(result) for result in found.results]})
-        return found.results
+        in_parts.finish(parts_folder, path.with_suffix(".parquet"))
+        record.write(path, record.record(kept, self.held_out, results, settings.ks, seed=recipe.seed, step=step))
+        in_parts.discard(parts_folder)
+        return results
 
     def _figures(self, step: int) -> dict[str, Any]:
         """Figures of the held-out problems in the middle of training."""
@@ -348,8 +373,3 @@ def _log(path: Path, step: int) -> EventLog:
     log = EventLog(path)
     log.truncate_after(step)
     return log
-
-
-def _result(row: dict[str, Any]) -> ProblemResult:
-    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    return ProblemResult(**known)

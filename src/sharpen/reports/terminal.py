@@ -13,6 +13,7 @@ from rich.text import Text
 
 from sharpen.errors import RunError
 from sharpen.evaluation.render import comparison_table
+from sharpen.reports.changes import verdict_lines
 from sharpen.tracking import completions
 from sharpen.training.memory import human
 from sharpen.training.run_folder import RunFolder
@@ -26,8 +27,10 @@ GRADES = {True: ("right", "green"), False: ("wrong", "red")}
 
 def run_report(result: RunResult) -> Iterator[RenderableType]:
     """The end of a run: what changed on the held-out problems, and where to look next."""
-    if result.comparison is not None:
-        yield comparison_table(result.comparison, title="Held-out problems, before and after training")
+    if result.changes is not None:
+        yield comparison_table(result.changes.comparison, title="Held-out problems, before and after training")
+        yield Text("")
+        yield from verdict_lines(result.changes)
         yield Text("")
     folder = result.folder
     table = Table(title="Where to look next", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), show_header=False)
@@ -36,6 +39,8 @@ def run_report(result: RunResult) -> Iterator[RenderableType]:
     table.add_row("the trained model", str(folder.model))
     table.add_row("ask it something", f'sharpen sample {folder.model} --prompt "What is 7 * 8?"')
     table.add_row("see completions", f"sharpen inspect {folder.path} --step 1")
+    if result.changes is not None:
+        table.add_row("all that changed", f"sharpen compare {folder.path}")
     table.add_row("every metric", str(folder.events))
     yield table
     yield Text(f"Peak memory {human(result.peak_memory)}, expected {human(result.memory.peak)}", style="dim")

@@ -36,6 +36,7 @@ class Rollout:
         stream: str = "rollout",
         step: int = 0,
         attempt: int = 0,
+        first: int = 0,
         on_progress: Callable[[int], None] | None = None,
     ) -> list[Group]:
         """Sample G completions of each problem; the same problem twice makes two groups that draw apart.
@@ -47,10 +48,11 @@ class Rollout:
             stream: what the samples are for (`rollout`, `evaluation`, ...); each draws apart.
             step: of training, a part of the seeds and of the groups' ids.
             attempt: raised when groups of the same step are refilled.
+            first: the position of the first problem, where these are a part of a longer list that is sampled piece by piece.
             on_progress: called with the number of completions that have just finished.
         """
         prompts = [self.render(problem) for problem in problems]
-        seeds = [[derive(self.seed, stream, step, p, attempt, i) for i in range(group_size)] for p in range(len(problems))]
+        seeds = [[derive(self.seed, stream, step, first + p, attempt, i) for i in range(group_size)] for p in range(len(problems))]
         sampled = self.engine.sample(prompts, seeds, sampling, on_progress)
         return [
             Group(
@@ -59,7 +61,7 @@ class Rollout:
                 prompt_tokens=prompt,
                 completions=tuple(self._completion(one) for one in group),
             )
-            for position, (problem, prompt, group) in enumerate(zip(problems, prompts, sampled, strict=True))
+            for position, (problem, prompt, group) in enumerate(zip(problems, prompts, sampled, strict=True), start=first)
         ]
 
     def _completion(self, sampled: Sampled) -> Completion:

@@ -122,7 +122,7 @@ class _Work:
         while free and (batch := [one for _, one in zip(free, queue, strict=False)]):
             new = [p for p in dict.fromkeys(one.prompt for one in batch) if p not in self.lanes]
             if new or rows is None:
-                rows = self._read(new, rows)
+                rows = self._read(new, {one.prompt for one in batch}, rows)
             for i, one in zip(free, batch, strict=False):
                 self.row[i] = one
                 rows.restart(i, self.lanes.index(one.prompt))
@@ -139,8 +139,8 @@ class _Work:
             self.row = [self.row[i] for i in alive]
         return rows
 
-    def _read(self, new: list[int], rows: Rows | None) -> Rows:
-        """Read prompts, hold their keys and values and next-token logits, and forget the prompts that no row has any more."""
+    def _read(self, new: list[int], wanted: set[int], rows: Rows | None) -> Rows:
+        """Read prompts, hold their keys and values and next-token logits, and forget those that no row has any more nor is about to get."""
         lengths = [len(self.prompts[p]) for p in new]
         starts = [sum(lengths[:i]) for i in range(len(new))]
         tokens = torch.tensor([token for p in new for token in self.prompts[p]], device=self.device)
@@ -151,7 +151,7 @@ class _Work:
         last = torch.tensor([start + n - 1 for start, n in zip(starts, lengths, strict=True)], device=self.device)
         logits = self.weights.head(hidden[last])
         more = Prompts(kept, lengths)
-        used = {one.prompt for one in self.row if one is not None}
+        used = wanted | {one.prompt for one in self.row if one is not None}
         keep = [lane for lane, p in enumerate(self.lanes) if p in used]
         self.first = {p: self.first[p] for p in self.first if p in used} | dict(zip(new, logits, strict=True))
         old_lanes = self.lanes
