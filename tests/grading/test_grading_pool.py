@@ -255,7 +255,8 @@ def test_quick_verdicts_need_no_worker_and_no_library() -> None:
         from sharpen.grading import shared
         from sharpen.records import Problem
         items = [(Problem(id=str(i), prompt="", answer=str(i)), rf"so it is \\boxed{{{i}}}") for i in range(200)]
-        items += [(Problem(id="c", prompt="", answer="B", kind="choice"), "(B)"), (Problem(id="w", prompt="", answer=r"\\text{even}"), r"\\boxed{even}")]
+        items.append((Problem(id="c", prompt="", answer="B", kind="choice"), "(B)"))
+        items.append((Problem(id="w", prompt="", answer=r"\\text{even}"), r"\\boxed{even}"))
         assert {verdict.outcome for verdict in shared().grade_all(items)} == {"right"}
         import psutil
         assert not psutil.Process().children()
