@@ -91,6 +91,8 @@ class Scores:
         failures: every part that could not be given.
         steps: P lists of G lists of step rewards, each (index of the step's last token, value): `((3, 1.0), (9, 0.0))` for a completion of
             ten tokens in two steps. None when steps are not judged.
+        logged: P lists of G values each, by name: what reward functions wrote down of each completion.
+        metrics: numbers that reward functions wrote down of the whole, by name.
     """
 
     total: Tensor
@@ -99,6 +101,8 @@ class Scores:
     answers: tuple[tuple[str | None, ...], ...]
     failures: tuple[RewardFailure, ...] = ()
     steps: tuple[tuple[tuple[tuple[int, float], ...], ...], ...] | None = None
+    logged: Mapping[str, tuple[tuple[Any, ...], ...]] = field(default_factory=dict)
+    metrics: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from sharpen.grading import GradingPool, Verdict, grade, pool, quick, shared
+from sharpen.grading.math import gold_fault
 from sharpen.records import Problem
 
 HERE = Path(__file__).parent
@@ -51,8 +52,9 @@ def fair() -> Iterator[GradingPool]:
 
 
 def servers() -> list[psutil.Process]:
-    """The servers of this process's pools."""
-    return [child for child in psutil.Process().children() if "sharpen.grading.worker" in " ".join(child.cmdline())]
+    """The servers of this process's pools; a process that has ended is none."""
+    alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in alive if "sharpen.grading.worker" in " ".join(child.cmdline())]
 
 
 def gone(pid: int, seconds: float = 20.0) -> bool:
@@ -87,8 +89,9 @@ def test_a_hang_costs_its_own_sample_alone(rough: GradingPool, order: str) -> No
     assert verdicts[20].seconds >= LIMIT
 
 
-def test_a_text_that_takes_too_much_memory_is_wrong(rough: GradingPool) -> None:
-    verdicts = rough.grade_all([FINE, (problem("8"), "memory"), FINE])
+def test_a_text_that_takes_too_much_memory_is_wrong() -> None:
+    with GradingPool(workers=2, time_limit=20.0, memory_limit=2**29, grader=MISBEHAVING) as patient:
+        verdicts = patient.grade_all([FINE, (problem("8"), "memory"), FINE])
     assert [verdict.outcome for verdict in verdicts] == ["right", "wrong", "right"]
     assert verdicts[1].reason == "grading takes more memory than is allowed"
     assert verdicts[0].extracted != verdicts[1].extracted
@@ -255,8 +258,8 @@ def test_quick_verdicts_need_no_worker_and_no_library() -> None:
         from sharpen.grading import shared
         from sharpen.records import Problem
         items = [(Problem(id=str(i), prompt="", answer=str(i)), rf"so it is \\boxed{{{i}}}") for i in range(200)]
-        items.append((Problem(id="c", prompt="", answer="B", kind="choice"), "(B)"))
-        items.append((Problem(id="w", prompt="", answer=r"\\text{even}"), r"\\boxed{even}"))
+        items += [(Problem(id="c", prompt="", answer="B", kind="choice"), "(B)")]
+        items += [(Problem(id="w", prompt="", answer=r"\\text{even}"), r"\\boxed{even}")]
         assert {verdict.outcome for verdict in shared().grade_all(items)} == {"right"}
         import psutil
         assert not psutil.Process().children()
@@ -272,6 +275,7 @@ def test_workers_hold_no_torch_and_make_way(rough: GradingPool) -> None:
 
 
 def test_what_is_quick() -> None:
+    gold_fault.cache_clear()  # what is known of a ground truth is quick
     assert quick(problem("12"), r"\boxed{12}") == Verdict("right", "the last box: the ground truth itself", "12")
     assert quick(problem("12"), r"\boxed{\sqrt{144}}") is None
     assert quick(problem(r"\sqrt{2}"), "none") is None
@@ -424,13 +428,6 @@ def test_hostile_texts_cost_what_they_may_and_change_no_other_verdict(from_a_thr
     assert [verdict.outcome for verdict in evil] == ["wrong"] * 6
     # Twice what is allowed on a machine with nothing else to do.
     assert took < 2 * (alone + len(HOSTILE) * LIMIT / 2) + 2.0
-
-
-def test_a_ground_truth_that_takes_too_long_is_unscorable() -> None:
-    with GradingPool(workers=1, time_limit=LIMIT) as made:
-        [verdict] = made.grade_all([(problem(r"9^{9^{9^9}} x"), r"\boxed{x}")])
-    assert verdict.outcome == "unscorable"
-    assert verdict.reason == r"the ground truth '9^{9^{9^9}} x' takes longer than 0.5 s to parse"
 
 
 def test_the_default_pool_has_the_documented_limits() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from sharpen.grading.numbers import exact, normal
@@ -24,10 +25,11 @@ _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _IN_A_ROW = re.compile(r"(?:[\s$,;&、.]|\\[()\[\]]|\\q?quad|\\text\s*\{|\}|\band\b|和|与|及)*")
 _ALTERNATIVE = re.compile(r"\bor\b|\beither\b|或", re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(?=[-+$\\(.\d])([^\n]+)")
-_PHRASE = re.compile(
-    r"(?:\banswer\**\s*(?:is|would be|must be|:|=)|答案\**\s*(?:应该|应)?(?:是|为|等于|:))(?:\s|[*:])*([^\n]*)",
-    re.IGNORECASE,
-)
+_HEAD = r"(?:\banswer\**\s*(?:is|would be|must be|:|=)|答案\**\s*(?:应该|应)?(?:是|为|等于|:))(?:\s|[*:])*"
+_PHRASE = re.compile(rf"{_HEAD}([^\n]*)", re.IGNORECASE)
+_PHRASE_HEAD = re.compile(_HEAD, re.IGNORECASE)
+_DENIAL = re.compile(r"(?:not\b|n['’]t\b|never\b|neither\b)(?:.*?\bbut\b(?P<instead>.*))?", re.IGNORECASE)
+_DENIED = re.compile(r"答案\**\s*(?:并)?不(?:应该)?(?:是|为|等于)")
 _CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|。|；|(?:,\s*)?\b(?:because|since|so|which|where)\b|因为|所以", re.IGNORECASE)
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$|\\\(((?:(?!\\\().)+?)\\\)|\\\[((?:(?!\\\[).)+?)\\\]", re.DOTALL)
 _NUMBER = re.compile(
@@ -86,9 +88,16 @@ def declared(text: str) -> str:
     scope = tagged[-1] if tagged else said
     if spans := boxes(scope):
         return spans[-1].content.strip()
-    if not tagged and (phrases := _PHRASE.findall(normal(scope))):
-        return clean(phrases[-1])
+    if not tagged and (phrase := next(_phrases(normal(scope)), None)) is not None:
+        return clean(phrase)
     return scope.strip()
+
+
+def in_boxes(text: str) -> Extraction | None:
+    """What the boxes in a row at the end of a completion's answer say, or why they say nothing; None without a box."""
+    said = after_thinking(normal(text)) or ""
+    tagged = _TAGGED.findall(said)
+    return _boxed(tagged[-1] if tagged else said)
 
 
 def after_thinking(text: str) -> str | None:
@@ -163,10 +172,28 @@ def _marked(text: str) -> Extraction | None:
     """What follows `####` or a phrase such as "the answer is"."""
     if (hashes := _HASHES.findall(text)) and (answer := _stated(hashes[-1])):
         return Extraction(answer, "after ####")
-    phrases = [rest for rest in _PHRASE.findall(text) if rest.strip()]
-    if phrases and (answer := _stated(phrases[-1])):
-        return Extraction(answer, "after 'answer'")
-    return None
+    denied = _DENIED.search(text) is not None
+    for rest in _phrases(text):
+        denial = _DENIAL.match(rest)
+        denied |= denial is not None
+        affirmed = (denial["instead"] or "").strip() if denial else rest
+        if affirmed and (answer := _stated(affirmed)):
+            return Extraction(answer, "after 'answer'")
+    return Extraction(None, "no answer: only what the answer is not") if denied else None
+
+
+def _phrases(text: str) -> Iterator[str]:
+    """What follows "the answer is" on its line, the last one first; said again on one line, it counts if a value follows."""
+    heads = list(_PHRASE_HEAD.finditer(text))
+    for place in reversed(range(len(heads))):
+        start = heads[place].end()
+        end = text.find("\n", start)
+        begin = text[start : start + 200] if end < 0 else text[start : min(end, start + 200)]
+        again = place > 0 and "\n" not in text[heads[place - 1].end() : heads[place].start()]
+        if again and not re.search(r"[\d$\\]", begin) and _is_prose(_CLAUSE_END.split(begin, maxsplit=1)[0]):
+            continue
+        if begin.strip():
+            yield text[start:] if end < 0 else text[start:end]
 
 
 def _stated(rest: str) -> str:

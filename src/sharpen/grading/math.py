@@ -34,6 +34,9 @@ _UPRIGHT_CONSTANT = re.compile(r"\\(?:mathrm|operatorname)\{([ei])\}")
 _CALCULATION = re.compile(r"[\d)}]\s*(?:[-+*/×÷]|\\times|\\cdot|\\div)\s*[\d(\\.]")
 _SEVERAL = re.compile(r"[,;<>]|\\[lg]eq?\b|\b(?:and|or)\b")
 _TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+_NO_VALUE = re.compile(r"\\[hv]?phantom\b|(?<!\\)%\s*[\w\\(]|^\s*(?:\\neq?\b|\\not\b|≠|\\text\s*\{\s*not\b|not\b)")
+_OR = re.compile(r"\\text\s*\{\s*\(?or\s*\}|\(?\bor\b|\(?或者?")
+_SEVERAL_VALUES = re.compile(r",|;|\\pm|\\text|\b(?:and|or)\b|或|和")
 _WORDS = re.compile(r"[A-Za-z]+(?:[ -][A-Za-z]+)*")
 
 
@@ -52,6 +55,13 @@ def grade_math(gold: str, text: str, *, mode: Mode = "strict") -> Verdict:
         return Verdict("wrong", how, None)
     if len(answer) > LONGEST_ANSWER:
         return Verdict("wrong", f"the answer has {len(answer)} characters, more than {LONGEST_ANSWER}", answer)
+    if (trick := _NO_VALUE.search(answer)) and not _NO_VALUE.search(gold):
+        return Verdict("wrong", f"{how}: no value: {trick[0].strip()}", answer)
+    if _OR.search(answer) and not _SEVERAL_VALUES.search(gold):
+        values = [part.strip("() ") for part in _OR.split(answer)]
+        if not all(_compare(_canonical(gold), _canonical(value), mode)[0] for value in values):
+            return Verdict("wrong", f"{how}: several answers, {' or '.join(values)}"[:200], answer)
+        answer = values[0]
     equal, reason = _compare(_canonical(gold), _canonical(answer), mode)
     return Verdict("right" if equal else "wrong", f"{how}: {reason}", answer)
 
@@ -199,6 +209,8 @@ def _equal_numbers(gold: Any, answer: Any, mode: Mode) -> bool:
     if gold == answer:
         return True
     values = sympy.N(gold, 30), sympy.N(answer, 30)
+    if not all(value.is_finite for value in values):  # every difference is within a tolerance relative to infinity
+        return False
     if 0 in values:
         return bool(sympy.simplify(gold - answer) == 0) or (mode == "paper" and _near(*values))
     if abs(values[0] - values[1]) <= RELATIVE_TOLERANCE * max(abs(values[0]), abs(values[1])):

@@ -16,12 +16,13 @@ import pickle
 import threading
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 from sharpen.grading.crew import Batch, Crew, Job
 from sharpen.grading.processes import Settings
-from sharpen.grading.registry import quick
+from sharpen.grading.registry import grade, quick
+from sharpen.grading.sandbox import SandboxKind
 from sharpen.grading.verdict import Verdict
 from sharpen.records import Problem
 
@@ -71,6 +72,7 @@ class GradingPool:
         self.workers = workers
         self._quick = grader == GRADER
         self._crew = Crew(settings, workers)
+        self._workers, self._runs = workers, _Threads(workers)
         # The crew's threads hold the crew and not the pool, so a pool that nobody holds is closed.
         self._finalizer = weakref.finalize(self, self._crew.close)
 
@@ -86,18 +88,20 @@ class GradingPool:
         return self._crew.closed
 
     def close(self) -> None:
-        """End the workers. Samples that still wait in another thread are unscorable."""
+        """End the workers. Samples that still wait in another thread are unscorable; programs that have begun come to their end."""
         self._finalizer()
+        self._runs.executor.shutdown(wait=False)
 
     def warm(self) -> None:
         """Start the workers' server in the background: the first sample that needs a worker then need not wait for it, about a second."""
         self._crew.warm()
 
-    def grade_all(self, items: Sequence[tuple[Problem, str]]) -> list[Verdict]:
+    def grade_all(self, items: Sequence[tuple[Problem, str]], *, sandbox: SandboxKind = "bubblewrap") -> list[Verdict]:
         """Judge completions, each by its problem's grader.
 
         Args:
             items: problems, each with the text of a completion.
+            sandbox: where the code of completions runs.
 
         Returns:
             One verdict each, in order, whatever happens to the workers.
@@ -105,23 +109,32 @@ class GradingPool:
         Raises:
             ValueError: the pool is closed.
         """
-        future = self._submit(items)
+        future = self._submit(items, sandbox)
         try:
             return future.result()
         except BaseException:  # an interrupt: nobody waits for the rest
             future.cancel()
             raise
 
-    async def grade_all_async(self, items: Sequence[tuple[Problem, str]]) -> list[Verdict]:
+    async def grade_all_async(self, items: Sequence[tuple[Problem, str]], *, sandbox: SandboxKind = "bubblewrap") -> list[Verdict]:
         """`grade_all` for a coroutine, without holding up its event loop."""
-        return await asyncio.wrap_future(await asyncio.to_thread(self._submit, items))
+        return await asyncio.wrap_future(await asyncio.to_thread(self._submit, items, sandbox))
 
-    def _submit(self, items: Sequence[tuple[Problem, str]]) -> Future[list[Verdict]]:
+    def _threads(self) -> ThreadPoolExecutor:
+        """Where programs are waited for; a forked process has none of its parent's threads, and is given its own."""
+        if self._runs.process != os.getpid():
+            self._runs = _Threads(self._workers)
+        return self._runs.executor
+
+    def _submit(self, items: Sequence[tuple[Problem, str]], sandbox: SandboxKind) -> Future[list[Verdict]]:
         if self.closed:
             raise ValueError("The grading pool is closed; make another one.")
         batch = Batch(len(items))
         pickled: dict[int, bytes | str] = {}
         for place, (problem, text) in enumerate(items):
+            if self._quick and problem.kind == "code":
+                self._threads().submit(_run, batch, place, problem, text, sandbox)
+                continue
             if self._quick and (verdict := quick(problem, text)) is not None:
                 batch.answer(place, verdict)
                 continue
@@ -142,6 +155,22 @@ def shared() -> GradingPool:
         if _shared is None or _shared.closed:
             _shared = GradingPool()
         return _shared
+
+
+class _Threads:
+    """Threads that wait for programs, which run in processes of their own with limits of their own."""
+
+    def __init__(self, count: int) -> None:
+        self.process, self.executor = os.getpid(), ThreadPoolExecutor(count, thread_name_prefix="sharpen-code")
+
+
+def _run(batch: Batch, place: int, problem: Problem, text: str, sandbox: SandboxKind) -> None:
+    """Judge a program, and note the verdict, whatever happens."""
+    try:
+        verdict = grade(problem, text, sandbox=sandbox)
+    except Exception as error:
+        verdict = Verdict("unscorable", f"the program cannot be run: {type(error).__name__}: {error}", None)
+    batch.answer(place, verdict)
 
 
 def _pickled(problem: Problem) -> bytes | str:

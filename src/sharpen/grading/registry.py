@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -9,7 +10,9 @@ from dataclasses import replace
 from sharpen.errors import nearest
 from sharpen.grading import gym
 from sharpen.grading.choice import grade_choice
+from sharpen.grading.code import fenced, grade_code
 from sharpen.grading.math import grade_math
+from sharpen.grading.sandbox import SandboxKind
 from sharpen.grading.timing import NotQuickError, quick_only
 from sharpen.grading.verdict import Verdict
 from sharpen.records import Problem
@@ -17,6 +20,7 @@ from sharpen.records import Problem
 GRADERS: Mapping[str, Callable[[Problem, str], Verdict]] = {
     "math": lambda problem, text: grade_math(problem.answer, text),
     "choice": lambda problem, text: grade_choice(problem.answer, text),
+    "code": grade_code,
     "reasoning_gym": gym.grade_gym,
 }
 """The graders by kind of problem."""
@@ -27,7 +31,7 @@ LONGEST_QUICK = 200_000
 _QUICK = frozenset({"math", "choice"})  # graders that do all slow work under a time limit, and so can be asked for quick work only
 
 
-def grade(problem: Problem, text: str) -> Verdict:
+def grade(problem: Problem, text: str, *, sandbox: SandboxKind = "bubblewrap") -> Verdict:
     """Judge a completion of a problem by the grader of the problem's kind.
 
     In this process and without a limit on memory; `GradingPool` judges in workers, with limits.
@@ -35,9 +39,13 @@ def grade(problem: Problem, text: str) -> Verdict:
     Args:
         problem: what was asked, with its ground truth.
         text: the completion.
+        sandbox: where the code of completions runs.
+
+    Raises:
+        SandboxError: a problem of kind `code`, and the sandbox is not installed or does not work.
     """
     start = time.perf_counter()
-    grader = GRADERS.get(problem.kind)
+    grader = functools.partial(grade_code, sandbox=sandbox) if problem.kind == "code" else GRADERS.get(problem.kind)
     if grader is None:
         known = ", ".join(GRADERS)
         return Verdict("unscorable", f"no grader for the kind '{problem.kind}'.{nearest(problem.kind, GRADERS)} Known: {known}", None)
@@ -68,7 +76,10 @@ def prepare(kind: str) -> None:
 
 
 def state_gold(problem: Problem) -> str | None:
-    """The shortest completion that gives the ground truth; None for a generated problem that has no single one."""
+    """The shortest completion that gives the ground truth; None for a generated problem, or one of code, that has no single one."""
+    if problem.kind == "code":
+        solution = problem.meta.get("solution")
+        return fenced(solution) if isinstance(solution, str) and solution.strip() else None
     if problem.kind != "reasoning_gym":
         return rf"\boxed{{{problem.answer}}}"
     return f"<answer>{problem.answer}</answer>" if problem.answer else None

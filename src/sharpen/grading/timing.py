@@ -64,9 +64,9 @@ def quick_only() -> Iterator[None]:
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise `TimeUpError` in the body when it takes longer than this.
 
-    Longer on both clocks, that of the wall and that of the processor, so that what is judged does not depend on what else a machine does;
-    but `PATIENCE` times as long on the wall clock alone is too long as well. The alarm is a signal, which only the main thread receives: in
-    another thread, or where there are no such signals, there is no limit. A worker of the grading pool grades in its main thread.
+    Both on the wall clock and of processor time, so that what is judged does not depend on what else a machine does; but `PATIENCE` times
+    as long on the wall clock alone is too long. The alarm is a signal, which only the main thread receives: in another thread, or where
+    there are no such signals, there is no limit. A worker of the grading pool grades in its main thread.
 
     Raises:
         NotQuickError: only quick work is wanted.
