@@ -20,7 +20,6 @@ from fractions import Fraction
 from typing import Any
 
 from sharpen.grading.extract import clean, extract
-from sharpen.grading.latex import hasten
 from sharpen.grading.numbers import exact, normal
 from sharpen.grading.timing import TimeUpError, time_limit
 from sharpen.grading.verdict import Mode, Verdict
@@ -141,7 +140,6 @@ def _library() -> Any:
     import math_verify
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
-    hasten()
     return math_verify
 
 
