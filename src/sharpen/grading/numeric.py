@@ -103,7 +103,10 @@ def _equal(left: Node, right: Node, base: str) -> bool:
     whole = any(node.holds("factorial", "binomial", "gcd", "lcm") or _alternates(node) for node in (left, right))
     complex_ = left.holds("i", "cis") or right.holds("i", "cis")
     judged = False
-    for point in points(names, whole=whole) if names else [{}]:
+    at = points(names, whole=whole) if names else [{}]
+    if names and (left.holds("cases") or right.holds("cases")):
+        at += [dict.fromkeys(names, Fraction(half, 2)) for half in range(-24, 25)]
+    for point in at:
         values = [_at(node, point, base, DIGITS) for node in (left, right)]
         if values[0] is None or values[1] is None:
             if values[0] is not values[1] and not names:

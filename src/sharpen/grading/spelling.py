@@ -103,7 +103,10 @@ _COLOUR = re.compile(r"\\(?:text)?color\s*\{[^{}]*\}")
 _SPACES = re.compile(r"\\!|\\[,;: ]")
 _CONSTANT = re.compile(r"\\(?:text|mathbf)\s*\{\s*([eidC\d.,]+)\s*\}")
 _OVER = re.compile(r"\{([^{}]*)\\over(?![A-Za-z])([^{}]*)\}")
-_SIGNS = (("<=", r"\le "), (">=", r"\ge "), ("!=", r"\ne "), ("\\$", ""), ("$", ""), ("\\(", ""), ("\\)", ""), ("\\[", ""), ("\\]", ""))
+_DOLLAR = re.compile(r"\\\$|^(?=[^$]*\$[^$]*$)([-+]?\s*)\$(?=\s*-?[\d.])")
+DOLLAR = "＄"
+"""A dollar that is money, where other dollar signs are delimiters."""
+_SIGNS = (("<=", r"\le "), (">=", r"\ge "), ("!=", r"\ne "), ("$", ""), ("\\(", ""), ("\\)", ""), ("\\[", ""), ("\\]", ""))
 
 
 def normal(text: str) -> str:
@@ -118,6 +121,8 @@ def spell(text: str) -> str:
     if not text.isascii():
         text = _ROOT.sub(r"\\sqrt{\1}", text).replace("√", r"\sqrt ").translate(_CHARACTERS)
     text = text.replace("\n", " ").replace("\t", " ").replace("~", " ")
+    if "$" in text:
+        text = _DOLLAR.sub(rf"\1{DOLLAR}", text)
     if "\\" in text:
         text = _SPACES.sub(lambda match: "" if match[0] == r"\!" else " ", text)
         text = _BRACES_ABOVE.sub(r"\\\1 ", _COLOUR.sub("", text))
