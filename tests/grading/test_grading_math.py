@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sharpen.grading import Verdict, gold_fault, grade_math
+from sharpen.grading import library
 from sharpen.grading import math as room
 
 # gold | what is in the box | equal?
@@ -158,14 +159,14 @@ def test_paper_mode_is_tolerant(gold: str, answer: str, equal: bool) -> None:
 @pytest.mark.parametrize("answer", [r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}", "(((9!)!)!)", "9^{9^{9^9}}"])
 def test_an_endless_computation_is_wrong_in_time_and_the_next_is_judged(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "TIME_LIMIT", 0.5)
-    room._compare.cache_clear()
+    room.compare.cache_clear()
     start = time.perf_counter()
     grade = grade_math(r"\sqrt{2}", rf"\boxed{{{answer}}}")
     assert (grade.outcome, grade.reason) == ("wrong", "the last box: comparing takes longer than 0.5 s")
     assert time.perf_counter() - start < 3.0
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert grade_math(r"\sqrt{2}", r"\boxed{\frac{2}{\sqrt{2}}}").outcome == "right"
-    room._compare.cache_clear()
+    room.compare.cache_clear()
 
 
 SOME = [row for row in EQUAL if "x" not in row[0]][::3]
@@ -180,8 +181,8 @@ def _verdicts(queue: multiprocessing.Queue[list[str]] | None = None) -> list[str
 
 def test_a_thread_and_a_process_give_the_same_verdicts(caplog: pytest.LogCaptureFixture) -> None:
     expected = ["right" if equal else "wrong" for _, _, equal in SOME]
-    room._compare.cache_clear()
-    room._parse.cache_clear()
+    room.compare.cache_clear()
+    library.parse.cache_clear()
     found: list[list[str]] = []
     with caplog.at_level(logging.WARNING):
         thread = threading.Thread(target=lambda: found.append(_verdicts()))

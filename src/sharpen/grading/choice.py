@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sharpen.grading.extract import clean, declared
-from sharpen.grading.numbers import normal
+from sharpen.grading.spelling import normal
 from sharpen.grading.verdict import Verdict
 
 _DRESS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")

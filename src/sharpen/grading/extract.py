@@ -16,7 +16,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from sharpen.grading.numbers import exact, normal
+from sharpen.grading.numbers import exact
+from sharpen.grading.spelling import normal
+from sharpen.grading.units import read_unit
 
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
@@ -24,23 +26,27 @@ _IN_A_ROW = re.compile(r"(?:[\s$,;&、.]|\\[()\[\]]|\\q?quad|\\text\s*\{|\}|\ban
 _ALTERNATIVE = re.compile(r"\bor\b|\beither\b|或", re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(?=[-+$\\(.\d])([^\n]+)")
 _PHRASE = re.compile(
-    r"(?:\banswer\**\s*(?:is|would be|must be|:|=)|答案\**\s*(?:应该|应)?(?:是|为|等于|:))(?:\s|[*:])*([^\n]*)",
+    r"(?:\banswer\**\s*(?:is|would be|must be|:|=)|答案\**\s*(?:应该|应)?(?:是|为|等于|:))[^\S\n]*\n?(?:[^\S\n]|[*:])*",
     re.IGNORECASE,
 )
 _CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|。|；|(?:,\s*)?\b(?:because|since|so|which|where)\b|因为|所以", re.IGNORECASE)
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$|\\\(((?:(?!\\\().)+?)\\\)|\\\[((?:(?!\\\[).)+?)\\\]", re.DOTALL)
 _NUMBER = re.compile(
-    r"(?<![\w.^_{\\])(?>(?:(?<![)\]}])-(?:\\?\$)?|\\?\$-?)?"
+    r"(?<![A-Za-z0-9.^_{\\])(?>(?:(?<![)\]}])-(?:\\?\$)?|\\?\$-?)?"
     r"(?:\\[dt]?frac\s*(?:\{\s*-?\d+\s*\}|\d)\s*(?:\{\s*\d+\s*\}|\d)|\d+[ ]\d+/\d+"
     r"|(?:\d{1,3}(?:(?:,|\{,\})\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
     r"(?:\s*/\s*\d+)?(?:\s*(?:\\?%|(?:percent|percentage|pct)\b))?)(?!\})",
     re.IGNORECASE,
 )
+_UNIT = re.compile(r"\s{0,3}((?:(?:per|square|cubic) |/)?[A-Za-z]{1,12}(?:\^\{?[23]\}?)?(?:(?: per |/| )[A-Za-z]{1,12}(?:\^\{?[23]\}?)?){0,2})")
+_CHINESE_UNIT = re.compile(r"\s{0,3}([\u4e00-\u9fff]{1,4})")
 _OR_BEFORE = re.compile(r"\d[^.!?\n]{0,25}(?:\bor\b|或)\s*$", re.IGNORECASE)
 _NOT_WORDS = re.compile(
     r"\\text\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|percent|percentage|pct)\b", re.IGNORECASE
 )
 _WORD = re.compile(r"[A-Za-z]{2,}|[\u4e00-\u9fff]")
+_LATEX_SPACE = re.compile(r"^(?:\\[,;:! ]\s*)+|(?<!\\)(?:\\[,;:!])+$")
+DEEPEST_DRESS = 20
 _WRAPPERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 
 
@@ -82,8 +88,8 @@ def declared(text: str) -> str:
     scope = tagged[-1] if tagged else said
     if spans := boxes(scope):
         return spans[-1].content.strip()
-    if not tagged and (phrases := _PHRASE.findall(normal(scope))):
-        return clean(phrases[-1])
+    if not tagged and (rest := _after_phrase(normal(scope))) is not None:
+        return clean(rest)
     return scope.strip()
 
 
@@ -117,12 +123,13 @@ def boxes(text: str) -> list[Box]:
 
 def clean(text: str) -> str:
     """The text without the spaces, dollar signs, emphasis and full stops around it."""
-    before = None
-    while before != text:
-        before, text = text, text.strip(" \t\n\r*`").rstrip(".,;:。 ")
+    for _ in range(DEEPEST_DRESS):
+        before, text = text, _LATEX_SPACE.sub("", text.strip(" \t\n\r*`")).rstrip(".,;:。 ")
         for left, right in _WRAPPERS:
             if len(text) >= len(left + right) and text.startswith(left) and text.endswith(right):
                 text = text[len(left) : len(text) - len(right)]
+        if text == before:
+            break
     return text
 
 
@@ -134,13 +141,13 @@ def _boxed(text: str) -> Extraction | None:
     row = [found[-1]]
     alternatives = False
     for box in reversed(found[:-1]):
-        between = text[box.end : row[0].start]
+        between = text[box.end : row[-1].start]
         alternative = len(between) < 60 and not re.search(r"[.!?]\s|\n", between) and _ALTERNATIVE.search(between) is not None
         if not alternative and not (len(between) < 60 and _IN_A_ROW.fullmatch(between)):
             break
         alternatives |= alternative
-        row.insert(0, box)
-    answers = list(dict.fromkeys(clean(box.content) for box in row))
+        row.append(box)
+    answers = list(dict.fromkeys(clean(box.content) for box in reversed(row)))
     if len({exact(answer) or answer for answer in answers}) == 1:
         answers = answers[-1:]
     elif alternatives:
@@ -153,9 +160,17 @@ def _marked(text: str) -> Extraction | None:
     """What follows `####` or a phrase such as "the answer is"."""
     if (hashes := _HASHES.findall(text)) and (answer := _stated(hashes[-1])):
         return Extraction(answer, "after ####")
-    phrases = [rest for rest in _PHRASE.findall(text) if rest.strip()]
-    if phrases and (answer := _stated(phrases[-1])):
+    rest = _after_phrase(text)
+    if rest is not None and (answer := _stated(rest)):
         return Extraction(answer, "after 'answer'")
+    return None
+
+
+def _after_phrase(text: str) -> str | None:
+    """What follows the last "answer is", to the end of its line; None where there is nothing."""
+    for phrase in reversed(list(_PHRASE.finditer(text))):
+        if rest := text[phrase.end() :].partition("\n")[0].strip():
+            return rest
     return None
 
 
@@ -168,7 +183,7 @@ def _stated(rest: str) -> str:
     clause = clean(_CLAUSE_END.split(rest, maxsplit=1)[0])
     if not _is_prose(clause):
         return clause.replace("$", "")
-    numbers = [number[0] for number in _NUMBER.finditer(clause)]
+    numbers = [_with_unit(number) for number in _NUMBER.finditer(clause)]
     if not numbers or re.search(r"\b(?:and|or)\b|[和或]", clause):
         return numbers[0] if len(set(numbers)) == 1 else clause
     return numbers[-1 if "=" in clause else 0]
@@ -187,7 +202,21 @@ def _last_value(text: str) -> Extraction:
         return Extraction(None, "no answer found")
     if _OR_BEFORE.search(text, max(0, numbers[-1].start() - 40), numbers[-1].start()):
         return Extraction(None, f"no answer: several numbers, the last of them {numbers[-1][0]}")
-    return Extraction(clean(numbers[-1][0]), "the last number")
+    return Extraction(clean(_with_unit(numbers[-1])), "the last number")
+
+
+def _with_unit(found: re.Match[str]) -> str:
+    """A number that stands in a sentence, with the unit after it when that is a known one of more than a letter."""
+    text, place = found.string, found.end()
+    if chinese := _CHINESE_UNIT.match(text, place):
+        names = [chinese[1][:length] for length in range(len(chinese[1]), 0, -1)]
+    elif words := _UNIT.match(text, place):
+        pieces = words[1].split(" ")
+        names = [" ".join(pieces[:length]) for length in range(len(pieces), 0, -1)]
+    else:
+        return found[0]
+    name = next((name for name in names if (len(name) > 1 or not name.isascii()) and name != "in" and read_unit(name)), None)
+    return found[0] if name is None else f"{found[0]} {name}"
 
 
 def _is_prose(text: str) -> bool:

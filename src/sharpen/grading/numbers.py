@@ -102,7 +102,7 @@ def _without_unit(text: str) -> tuple[str, Fraction, Unit | None]:
     if name and not name.isascii():
         return (text, Fraction(1), None) if _NO_CHINESE_UNIT.search(name) else (text[: found.start()], *_chinese_unit(name))
     words = [word for word in name.split() if word not in ("squared", "cubed")]
-    if _NO_UNIT.search(" ".join(words)) or _TIME_OF_DAY.fullmatch(name) or number_in_words(name) is not None:
+    if not words or _NO_UNIT.search(" ".join(words)) or _TIME_OF_DAY.fullmatch(name) or number_in_words(name) is not None:
         return text, Fraction(1), None
     scale = Fraction(math.prod(_SCALES.get(word.lower(), 1) for word in words))
     return text[: found.start()], scale, read_unit(" ".join(word for word in name.split() if word.lower() not in _SCALES))

@@ -40,6 +40,7 @@ _NONE = frozenset({"no solution", "no solutions", "no real solution", "no real s
 _AND = r"\s*(?:\band\b|\bor\b|\\text\s*\{\s*,?\s*(?:and|or)\s*\}|和|或|与|及|、)\s*"
 _SEPARATOR = split.by(rf"\s*[,;]{_AND}|{_AND}|;\s*|,\s*")
 _THOUSANDS = re.compile(r"(?<![\d,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])|\+/-")
 _SIGN = split.by(r"=|<|>|\\(?:le|ge|ne|equiv|in)(?![A-Za-z])")
 _SIGNS = {"=": "=", "<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!=", r"\equiv": "=", r"\in": "in"}
 _NAME = re.compile(r"\|?\\?[A-Za-z]+'*(?:_\{?[\w]+\}?)?'*\|?(?:\s*\([^()]*\))?|\\(?:angle|text|triangle|overline)\b.*|[A-Z]{2,3}|m\\angle.*")
@@ -101,7 +102,8 @@ def _try_words(text: str, depth: int) -> Form | None:
     if (value := number_in_words(inner)) is not None:
         return Value(number(value))
     inner = inner.removeprefix("(").removesuffix(")").strip()
-    if not _WORDS.fullmatch(inner) or (len(inner) < 4 and inner == text) or read_expression(inner) is not None and inner == text:
+    bare = inner == text and inner.lower() not in ("yes", "no")
+    if not _WORDS.fullmatch(inner) or (bare and (len(inner) < 4 or read_expression(inner) is not None)):
         return None
     words = " ".join(inner.rstrip(".").lower().split())
     if words in _NONE:
@@ -239,9 +241,9 @@ def _spread_names(items: list[Form]) -> list[Form]:
 
 
 def _try_plus_minus(text: str, depth: int) -> Form | None:
-    if r"\pm" not in text or _SEPARATOR and len(split.cut(text, _SEPARATOR)[0]) > 1 or split.bracketed(text):
+    if not _PLUS_MINUS.search(text) or len(split.cut(text, _SEPARATOR)[0]) > 1 or split.bracketed(text):
         return None
-    both = [_read(text.replace(r"\pm", plus).replace(r"\mp", minus).strip(), depth + 1) for plus, minus in (("+", "-"), ("-", "+"))]
+    both = [_read(_PLUS_MINUS.sub(plus, text).replace(r"\mp", minus).strip(), depth + 1) for plus, minus in (("+", "-"), ("-", "+"))]
     return Parts("list", tuple(both))
 
 

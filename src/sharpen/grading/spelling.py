@@ -100,13 +100,13 @@ _SYNONYMS = {
 _COMMAND = re.compile(r"\\([A-Za-z]+)(?![A-Za-z])")
 _BRACES_ABOVE = re.compile(r"\\operatorname\*?\s*\{\s*([A-Za-z]+)\s*\}")
 _COLOUR = re.compile(r"\\(?:text)?color\s*\{[^{}]*\}")
-_SPACES = re.compile(r"\\!|\\[,;: ]")
+_SPACES = re.compile(r"(?<!\\)\\[!,;: ]")
 _CONSTANT = re.compile(r"\\(?:text|mathbf)\s*\{\s*([eidC\d.,]+)\s*\}")
 _OVER = re.compile(r"\{([^{}]*)\\over(?![A-Za-z])([^{}]*)\}")
 _DOLLAR = re.compile(r"\\\$|^(?=[^$]*\$[^$]*$)([-+]?\s*)\$(?=\s*-?[\d.])")
 DOLLAR = "＄"
 """A dollar that is money, where other dollar signs are delimiters."""
-_SIGNS = (("<=", r"\le "), (">=", r"\ge "), ("!=", r"\ne "), ("$", ""), ("\\(", ""), ("\\)", ""), ("\\[", ""), ("\\]", ""))
+_SIGNS = ((r"\text{infinity}", r"\infty "), ("<=", r"\le "), (">=", r"\ge "), ("!=", r"\ne "), ("$", ""), ("\\(", ""), ("\\)", ""), ("\\[", ""), ("\\]", ""))
 
 
 def normal(text: str) -> str:
