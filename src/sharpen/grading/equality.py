@@ -113,9 +113,9 @@ def _named(gold: Form, answer: Form, mode: Mode) -> bool:
         if names[0] != names[1] and all(len(name) == 1 for name in names):
             return _same_equation(gold.equation, answer.equation)
         return equal(left, right, mode) or _same_equation(gold.equation, answer.equation)
-    if isinstance(answer, Relation) and isinstance(gold, Named):
+    if isinstance(answer, Relation) and isinstance(gold, Named) and gold.equation:
         return _same_equation(gold.equation, answer)
-    if isinstance(gold, Relation) and isinstance(answer, Named):
+    if isinstance(gold, Relation) and isinstance(answer, Named) and answer.equation:
         return _same_equation(gold, answer.equation)
     return equal(left, right, mode)
 
@@ -164,13 +164,19 @@ def _marked_numbers(gold: Form, answer: Form, mode: Mode) -> bool:
     if isinstance(gold, Based) and isinstance(answer, Based):
         return gold.base != answer.base and 10 in (gold.base, answer.base) and _in_base(gold) == _in_base(answer) is not None
     if isinstance(gold, Congruence) and isinstance(answer, Congruence):
-        return numeric.equal(gold.modulus, answer.modulus) and numeric.equal(gold.value, answer.value)
+        return numeric.equal(gold.modulus, answer.modulus) and _congruent(gold, answer)
     one, other = (gold, answer) if isinstance(gold, Based | Congruence) else (answer, gold)
     if not isinstance(other, Value):
         return False
     if isinstance(one, Congruence):
         return values(Value(one.value), other, mode)
     return isinstance(one, Based) and one.digits.isdigit() and other.node == number(int(one.digits))
+
+
+def _congruent(gold: Congruence, answer: Congruence) -> bool:
+    if gold.value.op == answer.value.op == gold.modulus.op == "number" and gold.modulus.value:
+        return (gold.value.value - answer.value.value) % gold.modulus.value == 0
+    return numeric.equal(gold.value, answer.value)
 
 
 def _in_base(form: Based) -> int | None:

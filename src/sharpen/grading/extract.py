@@ -22,7 +22,7 @@ from sharpen.grading.units import read_unit
 
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
-_IN_A_ROW = re.compile(r"(?:[\s$,;&、.]|\\[()\[\]]|\\q?quad|\\text\s*\{|\}|\band\b|和|与|及)*")
+_IN_A_ROW = re.compile(r"(?:[\s$,;&、.]|\\[()\[\]]|\\q?quad|\\text\s*\{|\}|\band\b|和|与|及|\b[A-Za-z]\s*=)*")
 _ALTERNATIVE = re.compile(r"\bor\b|\beither\b|或", re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(?=[-+$\\(.\d])([^\n]+)")
 _PHRASE = re.compile(

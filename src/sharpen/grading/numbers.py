@@ -33,7 +33,7 @@ _CHINESE_SCALES = {"百万": 10**6, "千万": 10**7, "万": 10**4, "亿": 10**8}
 _CURRENCY = re.compile(rf"([-+]?)\s*([${DOLLAR}€£¥₹]|(?:USD|EUR|GBP|RMB)\b)\s*(?=[-+]?[\d.\\])")
 _CURRENCIES = CURRENCY_SIGNS | {DOLLAR: TABLE["$"], "GBP": TABLE["£"], "RMB": TABLE["¥"], "USD": TABLE["$"], "EUR": TABLE["€"]}
 
-_PLAIN = r"(?:\d{1,3}(?:(?:,|\{,\})\d{3})+|\d+)(?:\.\d*)?|\.\d+"
+_PLAIN = r"(?:\d{1,3}(?:(?:,|\{,\})\d{3})+|\d{1,3}(?: \d{3})+|\d+)(?:\.\d*)?|\.\d+"
 _NUMBER = re.compile(_PLAIN)
 _RATIO = re.compile(rf"(?P<top>{_PLAIN})\s*/\s*(?P<bottom>{_PLAIN})")
 _LATEX = re.compile(r"(?P<whole>\d+)?\s*\\[dtc]?frac\s*(?:\{\s*(?P<a>-?\d+)\s*\}|(?P<b>\d))\s*(?:\{\s*(?P<c>\d+)\s*\}|(?P<d>\d))")
@@ -143,4 +143,4 @@ def _recurring(whole: str, once: str, again: str) -> Fraction:
 
 
 def _plain(text: str) -> Fraction:
-    return Fraction(text.replace("{,}", "").replace(",", "").removesuffix("."))
+    return Fraction(text.replace("{,}", "").replace(",", "").replace(" ", "").removesuffix("."))

@@ -1,7 +1,8 @@
 """Whether two expressions have the same value: by evaluating both at fixed points, to 50 digits.
 
-Two different expressions of an answer's size do not agree to 40 digits at several unrelated points, so agreement is taken for equality, and
-disagreement decides at once. A value near zero is evaluated once more with more digits: rounding noise shrinks with them, 1/2004! does not.
+Disagreement decides at once. Agreement is checked with more digits, twice as many as the largest number on the way has: 2^2024 and one less
+agree to 609 digits, and a rounding error of zero shrinks with the digits, which 1/2004! does not. What still agrees at several unrelated points
+is taken for equal.
 Towers of powers and factorials are bounded before they are computed, so that nothing here takes long.
 """
 
@@ -16,7 +17,8 @@ from typing import Any
 
 from sharpen.grading.expressions import Node
 
-DIGITS, MORE_DIGITS = 50, 160
+DIGITS = 50
+MOST_DIGITS = 20_000
 AGREEING_DIGITS = 40
 LARGEST_BITS = 1e6
 """A number of more binary digits, or with a larger exponent, is not computed."""
@@ -90,7 +92,7 @@ def points(names: frozenset[str], *, whole: bool = False) -> list[dict[str, Frac
 
 def close(left: Any, right: Any, digits: int = AGREEING_DIGITS) -> bool:
     """Whether two mpmath numbers agree to this many digits, relative to the larger one."""
-    own = context(DIGITS)
+    own = getattr(left, "context", context(DIGITS))
     if left == right:
         return True
     if own.isinf(left) or own.isinf(right) or own.isnan(left) or own.isnan(right):
@@ -107,7 +109,7 @@ def _equal(left: Node, right: Node, base: str) -> bool:
     if names and (left.holds("cases") or right.holds("cases")):
         at += [dict.fromkeys(names, Fraction(half, 2)) for half in range(-24, 25)]
     for point in at:
-        values = [_at(node, point, base, DIGITS) for node in (left, right)]
+        values = [_at(node, point, base, DIGITS)[0] for node in (left, right)]
         if values[0] is None or values[1] is None:
             if values[0] is not values[1] and not names:
                 return False
@@ -123,20 +125,27 @@ def _same(left: Node, right: Node, a: Any, b: Any, point: Point, base: str, *, r
     if real and (_imaginary(a) or _imaginary(b)):
         return _imaginary(a) and _imaginary(b)
     tiny = context(DIGITS).mpf(10) ** -20
-    if close(a, b) and min(abs(a), abs(b)) > tiny:
+    if a == b and context(DIGITS).isinf(a):
         return True
-    if not close(a, b) and max(abs(a), abs(b)) > tiny and abs(a - b) > tiny * max(abs(a), abs(b)):
+    if max(abs(a), abs(b)) > tiny and not close(a, b, digits=20):
         return False
-    finer = [_at(node, point, base, MORE_DIGITS) for node in (left, right)]
+    largest = max(_at(node, point, base, DIGITS)[1] for node in (left, right))
+    size = math.ceil(largest * math.log10(2))  # decimal digits of the largest number on the way, or of its inverse
+    digits = _rounded_up(100 + 2 * size)
+    if digits > MOST_DIGITS:
+        raise TooLargeError(f"{size} digits")
+    finer = [_at(node, point, base, digits)[0] for node in (left, right)]
     if finer[0] is None or finer[1] is None:
         return False
-    zero = [_is_noise(coarse, fine) for coarse, fine in zip((a, b), finer, strict=True)]
-    return zero[0] and zero[1] if zero[0] or zero[1] else close(finer[0], finer[1], digits=MORE_DIGITS - 30)
+    noise = context(digits).mpf(10) ** (size + 20 - digits)
+    if any(abs(value) <= noise for value in finer):
+        return all(abs(value) <= noise for value in finer)
+    return close(finer[0], finer[1], digits=digits - size - 40)
 
 
-def _is_noise(coarse: Any, fine: Any) -> bool:
-    """Whether a value is a rounding error of zero: it shrank when digits were added."""
-    return fine == 0 or (abs(coarse) < 1e-20 and not close(coarse, fine, digits=5) and abs(fine) < 1e-60)
+def _rounded_up(digits: int) -> int:
+    """At least this many digits, by steps of a power of two: each has a context that is kept."""
+    return 128 << max(0, math.ceil(math.log2(digits / 128)))
 
 
 def _imaginary(number: Any) -> bool:
@@ -150,11 +159,13 @@ def _alternates(node: Node) -> bool:
     return any(_alternates(arg) for arg in node.args)
 
 
-def _at(node: Node, point: Point, base: str, digits: int) -> Any:
+def _at(node: Node, point: Point, base: str, digits: int) -> tuple[Any, int]:
+    """The value at a point, None where there is none, and the binary digits of the largest number on the way, or of its inverse."""
+    evaluator = _Evaluator(context(digits), point, base)
     try:
-        return _Evaluator(context(digits), point, base).value(node)
+        return evaluator.value(node), evaluator.largest
     except UndefinedError:
-        return None
+        return None, evaluator.largest
 
 
 class _Evaluator:
@@ -164,6 +175,7 @@ class _Evaluator:
         self.own = own
         self.point = point
         self.base = base
+        self.largest = 0
 
     def value(self, node: Node) -> Any:
         own = self.own
@@ -191,6 +203,8 @@ class _Evaluator:
             raise UndefinedError(node.op) from error
         if own.isnan(out):
             raise UndefinedError(node.op)
+        if out and not own.isinf(out):
+            self.largest = max(self.largest, abs(int(own.mag(out))))
         return out
 
     def symbol(self, name: str) -> Any:

@@ -43,10 +43,13 @@ _THOUSANDS = re.compile(r"(?<![\d,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])|\+/-")
 _SIGN = split.by(r"=|<|>|\\(?:le|ge|ne|equiv|in)(?![A-Za-z])")
 _SIGNS = {"=": "=", "<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!=", r"\equiv": "=", r"\in": "in"}
-_NAME = re.compile(r"\|?\\?[A-Za-z]+'*(?:_\{?[\w]+\}?)?'*\|?(?:\s*\([^()]*\))?|\\(?:angle|text|triangle|overline)\b.*|[A-Z]{2,3}|m\\angle.*")
+_NAME = re.compile(
+    r"\|?\\?[A-Za-z]+'*(?:_\{?\w+\}?)?(?:'*|\^\{-1\}|\^-1)\|?(?:\s*\([^()]*\))?|\\frac\s*\{d[A-Za-z]?\}\s*\{d[A-Za-z]\}(?:[A-Za-z]|\([^()]*\))?|\\(?:angle|text|triangle|overline)\b.*|[A-Z]{2,3}|m\\angle.*"
+)
 _MATRIX = re.compile(r"(.*?)\\begin\s*\{([pbvBV]?matrix|array)\}(?:\s*\{[clr|]*\})?(.*)\\end\s*\{\2\}")
+_TRANSPOSED = re.compile(r"(.*\\end\s*\{[a-zA-Z]*\})\s*\^\s*\{?\s*(?:T|\\top|\\intercal)\s*\}?")
 _CASES = re.compile(r"\\begin\s*\{cases\}(.*)\\end\s*\{cases\}\.?")
-_BASE = re.compile(r"(?:\\text\s*\{)?\(?([0-9A-Za-z]{1,60})\)?\}?_\s*(?:\{\s*)?(?:\\text\s*\{\s*)?(\d{1,2}|[a-z]+)\s*\}*")
+_BASE = re.compile(r"(?:\\text\s*\{)?\(?([0-9A-Za-z]{1,60})\)?\}?_\s*(?:\{\s*)?(?:\\text\s*\{\s*)?\(?(\d{1,2}|[a-z]+)\)?\s*\}*")
 _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)\s*(?:\\text\s*\{)?\s*([AaPp])\.?\s?[Mm]\.?\s*\}?")
 _TIME = re.compile(r"\d{1,2}:[0-5]\d")
 _MONTHS = "january february march april may june july august september october november december".split()
@@ -68,14 +71,21 @@ def read(text: str) -> Form | None:
     unit_vectors = _try_unit_vectors(text)
     text = spell(text)
     text = _PREFACE.sub("", text, count=1) if _PREFACE.match(text) else text
-    while (dressed := _WHOLE_DRESS.fullmatch(text)) and (text.startswith(r"\text") or text.startswith(r"\mathbf")):
+    while (dressed := _WHOLE_DRESS.fullmatch(text)) and not text.startswith(r"\overline"):
         text = dressed[1].strip()
+    text = _without_approximation(text)
     text = text.strip(" .;,") if not text.endswith(r"\,") else text
     if not text:
         return None
     if unit_vectors is not None:
         return unit_vectors
     return _read(text, depth=0)
+
+
+def _without_approximation(text: str) -> str:
+    r"""`2\sqrt5 \approx 4.47` says the first; `x \approx 4.47` the second."""
+    first, _, rest = text.partition(r"\approx")
+    return rest.strip() if rest and _NAME.fullmatch(first.strip()) else first
 
 
 def _read(text: str, depth: int) -> Form:
@@ -140,6 +150,7 @@ def _condition(text: str) -> Node | None:
 
 def _try_quantities(text: str, depth: int) -> Form | None:
     """`1 hour 30 minutes`, `5 feet 6 inches`: numbers with known units of one kind, summed in the last one."""
+    text = _DRESS.sub(r"\1", text)
     found = list(_QUANTITIES.finditer(text))
     if len(found) < 2 or "".join(match[0] for match in found) != text:
         return None
@@ -155,7 +166,7 @@ def _try_expression(text: str, depth: int) -> Form | None:
     """An expression, with or without a unit after it."""
     if degrees := _DEGREES.fullmatch(text):
         scale = TABLE["celsius"] if degrees[2] == "C" else TABLE["fahrenheit"] if degrees[2] == "F" else DEGREE
-        if (node := read_expression(degrees[1])) is not None and not node.holds("degree", "sin", "cos", "tan", "cot", "sec", "csc"):
+        if (node := read_expression(degrees[1])) is not None and not node.holds("degree", "sin", "cos", "tan", "cot", "sec", "csc", "cis"):
             return Value(node, scale)
     if (node := read_expression(text)) is not None:
         return Value(node)
@@ -270,6 +281,12 @@ def _try_set(text: str, depth: int) -> Form | None:
 
 
 def _try_matrix(text: str, depth: int) -> Form | None:
+    inside = split.bracketed(text)
+    if inside is not None and inside[1].startswith(r"\begin") and inside[0] in ("(", "["):
+        text = inside[1]
+    if transposed := _TRANSPOSED.fullmatch(text):
+        before = _try_matrix(transposed[1].strip(), depth)
+        return Matrix(tuple(zip(*before.rows, strict=True))) if isinstance(before, Matrix) else None
     matrix = _MATRIX.fullmatch(text)
     if matrix is None or matrix[2] in ("vmatrix", "Vmatrix"):
         return None
