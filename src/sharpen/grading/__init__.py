@@ -4,6 +4,7 @@ from sharpen.grading.choice import grade_choice
 from sharpen.grading.extract import extract_answer
 from sharpen.grading.gym import grade_gym
 from sharpen.grading.math import gold_fault, grade_math
+from sharpen.grading.plain import grade_exact, grade_numeric, grade_regex
 from sharpen.grading.registry import GRADERS, grade, state_gold
 from sharpen.grading.verdict import Mode, Outcome, Verdict
 
@@ -16,7 +17,10 @@ __all__ = [
     "gold_fault",
     "grade",
     "grade_choice",
+    "grade_exact",
     "grade_gym",
     "grade_math",
+    "grade_numeric",
+    "grade_regex",
     "state_gold",
 ]
