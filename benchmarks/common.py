@@ -72,7 +72,7 @@ def settings_of(args: argparse.Namespace) -> dict[str, Any]:
     """The options for the record, without where things lie on this machine."""
     left_out = ("json", "worker", "vllm_python", "trl_python")
     known = {name: value for name, value in vars(args).items() if name not in left_out}
-    return known | {"model": Path(args.model).name}
+    return known | ({"model": Path(args.model).name} if "model" in known else {})
 
 
 def in_worker(args: argparse.Namespace, name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-COMMANDS = ["train", "eval", "sample", "inspect", "make-tiny", "post-train", "methods", "recipes", "doctor"]
+COMMANDS = ["train", "eval", "sample", "inspect", "audit-reward", "grade", "make-tiny", "post-train", "methods", "recipes", "doctor"]
 
 
 def sharpen(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -60,6 +60,14 @@ def test_faults_are_named(path: Path, override: str, told: str) -> None:
     assert told in str(fault.value)
 
 
+def test_betas_are_refused_where_nothing_uses_them(path: Path) -> None:
+    chosen = ["training.optimiser=adafactor"]
+    recipe = load_recipe(path, chosen)
+    assert validate(to_table(recipe), where="again") == recipe
+    with pytest.raises(RecipeError, match="betas: expected none with optimiser = 'adafactor'"):
+        load_recipe(path, [*chosen, "training.betas=[0.9, 0.95]"])
+
+
 def test_every_fault_is_told_at_once(path: Path) -> None:
     with pytest.raises(RecipeError, match=r"rollout\.group_size.*; training\.steps|training\.steps.*; rollout\.temperature|rollout\.temp"):
         load_recipe(path, ["training.steps=0", "rollout.temperature=-1"])

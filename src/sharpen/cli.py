@@ -148,6 +148,57 @@ def inspect(
         _print(part)
 
 
+@app.command("audit-reward")
+def audit_reward(
+    recipe: Annotated[Path, typer.Argument(help="A TOML file, or the name of a recipe that comes with sharpen.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.field=value ...", metavar="[SECTION.FIELD=VALUE]...")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many problems, evenly spread.")] = 50,
+    step: Annotated[int | None, typer.Option(min=1, help="Of training, whose reward is tried; left out, the last one.")] = None,
+    json: Annotated[Path | None, typer.Option("--json", help="A file for counts and findings.")] = None,
+) -> None:
+    """Try a recipe's reward with completions that game it; exit code 1 if it pays for any."""
+    from sharpen.bundled import find_recipe
+    from sharpen.pipelines import audit_reward as pipeline
+    from sharpen.recipe import load_recipe
+    from sharpen.reports.audit import audit_tables
+    from sharpen.tracking.display import watching
+
+    path = find_recipe(recipe)
+    settings = load_recipe(path, overrides or [])
+    with watching() as observer:
+        found = pipeline.audit_reward(settings, recipe_path=path, limit=limit, step=step, observer=observer)
+    for part in audit_tables(found):
+        _print(part)
+    if json is not None:
+        pipeline.write_json(found, json)
+        _print(f"Counts and findings: {json}")
+    if found.accepted:
+        raise typer.Exit(1)
+
+
+@app.command()
+def grade(
+    file: Annotated[Path, typer.Argument(help="A .jsonl, .json, .csv or .parquet file, a ground truth and a prediction a row.")],
+    kind: Annotated[str | None, typer.Option(help="The grader: math, choice, ...; left out, the column `kind`, or else math.")] = None,
+    mode: Annotated[str, typer.Option(help="strict (equal), or paper (DeepSeekMath's tolerance; mathematics only).")] = "strict",
+    gold: Annotated[str | None, typer.Option(help="The column of the ground truth; left out, gold or answer.")] = None,
+    prediction: Annotated[str | None, typer.Option(help="The column of the completion; left out, prediction or completion.")] = None,
+    label: Annotated[str | None, typer.Option(help="The column of a verdict to compare with; left out, label where there is one.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A .jsonl file for the verdicts with their reasons.")] = None,
+) -> None:
+    """Grade a file of answers, and compare with labels where it has them."""
+    from sharpen.pipelines.grade_file import grade_file
+    from sharpen.reports.grades import grade_tables
+    from sharpen.tracking.display import watching
+
+    with watching() as observer:
+        found = grade_file(file, kind=kind, mode=mode, gold=gold, prediction=prediction, label=label, output=output, observer=observer)
+    for part in grade_tables(found, file=file):
+        _print(part)
+    if output is not None:
+        _print(f"Verdicts: {output}")
+
+
 @app.command("make-tiny")
 def make_tiny(
     seed: Seed = 0,

@@ -42,6 +42,10 @@ class RewardError(SharpenError):
     """A reward function that cannot be loaded or returns what it must not."""
 
 
+class SandboxError(SharpenError):
+    """A sandbox for the code of completions that is missing or does not work."""
+
+
 class RunError(SharpenError):
     """A run folder or checkpoint that cannot be written, read or resumed."""
 

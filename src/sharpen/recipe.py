@@ -212,6 +212,9 @@ class TrainingSettings(Section):
     steps: int = Field(ge=1, description="rollouts")
     num_iterations: int = Field(1, ge=1, description="passes over each rollout (the paper's μ)")
     minibatches: int = Field(1, ge=1, description="updates of a pass; R1-Zero: 16")
+    optimiser: Literal["adamw", "adafactor"] = Field(
+        "adamw", description="adafactor: next to no state, and a rate relative to each parameter's size"
+    )
     learning_rate: float = Field(1e-6, gt=0.0, description="the peak")
     warmup: int = Field(0, ge=0, description="updates of linear warm-up")
     schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="after the warm-up")
@@ -226,6 +229,12 @@ class TrainingSettings(Section):
     gradient_checkpointing: bool = Field(False, description="keep little of a forward pass and compute it again: slower, in less memory")
     token_budget: int | Literal["auto"] = Field("auto", description="token positions of one micro-batch; auto: by the memory there is")
     threads: int | Literal["auto"] = Field("auto", description="of the CPU; auto: as torch finds them")
+
+    @model_validator(mode="after")
+    def _betas_have_a_use(self) -> TrainingSettings:
+        if self.optimiser == "adafactor" and self.betas != type(self).model_fields["betas"].default:
+            raise ValueError("betas: expected none with optimiser = 'adafactor', which has no such moments; leave them out")
+        return self
 
 
 class CheckpointSettings(Section):
@@ -288,6 +297,11 @@ class Recipe(Section):
             raise ValueError(
                 f"training.minibatches: expected at most rollout.problems = {self.rollout.problems}, got {self.training.minibatches}: "
                 "a minibatch holds whole groups"
+            )
+        if (step := self.rewards.step_without(self.training.steps)) is not None:
+            raise ValueError(
+                f"rewards.functions: nothing counts in the reward of step {step}; give a function with a weight other than 0 a "
+                f"from_step of at most {step} and an until_step of at least {step}"
             )
         if self.lora is not None and self.training.reference_sync:
             raise ValueError(

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:  # a process that only grades holds problems and no tensors: it is spared the time and memory of torch
+    import torch
+    from torch import Tensor
 
 FinishReason = Literal["stop", "length"]
 
@@ -90,6 +91,8 @@ class Scores:
         failures: every part that could not be given.
         steps: P lists of G lists of step rewards, each (index of the step's last token, value): `((3, 1.0), (9, 0.0))` for a completion of
             ten tokens in two steps. None when steps are not judged.
+        logged: P lists of G values each, by name: what reward functions wrote down of each completion.
+        metrics: numbers that reward functions wrote down of the whole, by name.
     """
 
     total: Tensor
@@ -98,6 +101,8 @@ class Scores:
     answers: tuple[tuple[str | None, ...], ...]
     failures: tuple[RewardFailure, ...] = ()
     steps: tuple[tuple[tuple[tuple[int, float], ...], ...], ...] | None = None
+    logged: Mapping[str, tuple[tuple[Any, ...], ...]] = field(default_factory=dict)
+    metrics: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +181,8 @@ PER_SEQUENCE = ("group_index", "place", "pair")
 
 def pad(rows: list[tuple[float, ...]] | list[tuple[int, ...]], *, dtype: torch.dtype, width: int | None = None) -> Tensor:
     """Right-pad rows of numbers with zeros into a [B, T] tensor; T is `width` or the longest row, at least 1."""
+    import torch
+
     width = max([1, *(len(row) for row in rows)]) if width is None else width
     out = torch.zeros(len(rows), width, dtype=dtype)
     for i, row in enumerate(rows):

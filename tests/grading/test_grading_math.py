@@ -156,6 +156,18 @@ def test_paper_mode_is_tolerant(gold: str, answer: str, equal: bool) -> None:
     assert grade_math(gold, rf"\boxed{{{answer}}}", mode="paper").outcome == ("right" if equal else "wrong")
 
 
+def test_a_ground_truth_that_takes_too_long_is_unscorable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(text: str) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(room, "TIME_LIMIT", 0.1)
+    monkeypatch.setattr(room, "_parse", parse)
+    grade = grade_math("x + 987654", r"\boxed{x}")
+    assert (grade.outcome, grade.reason) == ("unscorable", "the ground truth 'x + 987654' takes longer than 0.1 s to parse")
+    room.gold_fault.cache_clear()
+
+
 @pytest.mark.parametrize("answer", [r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}", "(((9!)!)!)", "9^{9^{9^9}}"])
 def test_an_endless_computation_is_wrong_in_time_and_the_next_is_judged(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "TIME_LIMIT", 0.5)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sharpen.errors import RewardError
-from sharpen.rewards.functions import accuracy, boxed, finished, format_think, overlong
+from sharpen.rewards.functions import accuracy, boxed, finished, format_think, overlong, repetition
 
 
 def test_accuracy_follows_the_grader():
@@ -83,3 +83,25 @@ def test_the_penalty_for_length_is_soft(length, penalty):
 def test_a_cache_of_nothing_is_refused():
     with pytest.raises(RewardError, match="expected a cache of 1 to 100 tokens, got 0"):
         overlong(completion_ids=[[1]], limit=100, cache=0)
+
+
+@pytest.mark.parametrize(
+    ("ids", "n", "penalty"),
+    [
+        ([7, 8, 7, 8, 7], 2, -0.5),  # 78 87 78 87: two of four are different
+        ([7, 7, 7, 7], 2, -2 / 3),  # 77 three times
+        ([1, 2, 3, 4], 2, 0.0),
+        ([1, 2, 1, 2], 1, -0.5),
+        ([5] * 20, 20, 0.0),  # one n-gram
+        ([5] * 21, 20, -0.5),
+        ([5] * 19, 20, 0.0),  # none
+        ([], 20, 0.0),
+    ],
+)
+def test_repetition_is_penalised_by_its_share_of_n_grams(ids, n, penalty):
+    assert repetition(completion_ids=[ids], n=n) == [pytest.approx(penalty)]
+
+
+def test_n_grams_of_nothing_are_refused():
+    with pytest.raises(RewardError, match="expected n of at least 1 token, got 0"):
+        repetition(completion_ids=[[1]], n=0)

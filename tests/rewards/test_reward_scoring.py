@@ -45,7 +45,7 @@ def group(number, texts, answer="8", problem_id=None, **meta):
 def scorer(monkeypatch):
     """A scorer of these functions, (callable or built-in name, weight, parameters) each, named f0, f1, …"""
 
-    def make(*parts, fail_fast=False, grade=grade):
+    def make(*parts, fail_fast=False, grade=grade, steps=0):
         given, entries = {}, []
         for index, part in enumerate(parts):
             function, *rest = part if isinstance(part, tuple) else (part,)
@@ -59,7 +59,7 @@ def scorer(monkeypatch):
             return real(entry, base) if isinstance(given[entry.function], str) else given[entry.function]
 
         monkeypatch.setattr(score_module, "load_function", load)
-        return Scorer(RewardSettings(functions=entries, fail_fast=fail_fast), grade=grade)
+        return Scorer(RewardSettings(functions=entries, fail_fast=fail_fast), grade=grade, steps=steps)
 
     return make
 
@@ -232,6 +232,7 @@ def test_parameters_and_columns_reach_the_function(scorer):
 
     groups = [group(0, ["so 8", "9…"], level=3), group(1, ["8", ""], subject="algebra")]
     scorer((look, 1.0, {"limit": 7})).score(groups)
+    assert {seen.pop(name) is None for name in ("trainer_state", "log_extra", "log_metric")} == {False}
     assert seen == {
         "prompts": ["question 0", "question 0", "question 1", "question 1"],
         "completions": ["so 8", "9", "8", ""],
@@ -315,3 +316,89 @@ def test_sizes(scorer):
         scorer("accuracy").score([*TWO, *THREE])
     nothing = scorer("accuracy").score([])
     assert nothing.total.shape == (0, 0) and nothing.answers == () and nothing.parts["accuracy"].shape == (0, 0)
+
+
+def test_a_part_outside_its_steps_is_recorded_and_not_counted():
+    entries = [{"function": "accuracy"}, {"function": "finished", "weight": 0.5, "from_step": 3, "until_step": 4}]
+    scorer = Scorer(RewardSettings.model_validate({"functions": entries}), grade=grade)
+    for step, totals in {
+        1: [[1, 0], [1, 0]],
+        2: [[1, 0], [1, 0]],
+        3: [[1.5, 0.5], [1, 0.5]],
+        4: [[1.5, 0.5], [1, 0.5]],
+        5: [[1, 0], [1, 0]],
+    }.items():
+        scores = scorer.score(TWO, step=step)
+        assert scores.total.tolist() == totals
+        assert scores.parts["finished"].tolist() == [[1, 1], [0, 1]]
+
+
+def test_a_part_that_does_not_count_yet_makes_nothing_scorable():
+    entries = [{"function": "accuracy"}, {"function": "finished", "from_step": 3}]
+    scorer = Scorer(RewardSettings.model_validate({"functions": entries}), grade=grade)
+    unscorable = [group(0, ["so 8", "9"], answer="?")]
+    assert listed(scorer.score(unscorable, step=2).total) == [[None, None]]
+    assert scorer.score(unscorable, step=3).total.tolist() == [[1, 1]]
+
+
+def test_the_trainers_state_and_what_a_function_writes_down(scorer):
+    def lively(prompts, completions, trainer_state, log_extra, log_metric, **columns):
+        log_extra("length", [len(text) for text in completions])
+        log_metric("longest", max(len(text) for text in completions))
+        return [trainer_state.global_step + trainer_state.max_steps] * len(prompts)
+
+    scores = scorer(lively, steps=10).score(TWO, step=3)
+    assert scores.total.tolist() == [[12, 12], [12, 12]]  # two steps are done, of ten
+    assert scores.logged == {"length": ((4, 4), (1, 0))}
+    assert scores.metrics == {"longest": (4.0,)}
+
+
+def test_what_is_written_down_by_a_call_that_raises_never_was(scorer):
+    def half(completions, log_extra, log_metric, **columns):
+        log_extra("seen", completions)
+        log_metric("calls", 1)
+        return raises_on_nine([], completions)
+
+    scores = scorer(half).score(TWO)
+    assert scores.logged == {"seen": (("so 8", None), ("8", ""))}
+    assert scores.metrics == {"calls": (1.0, 1.0, 1.0)}  # the three that worked alone
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda log_extra, log_metric: log_extra("a", [1, 2]), r"log_extra\('a'\): expected 1 values, one a completion; got 2"),
+        (lambda log_extra, log_metric: log_metric("a", math.nan), r"log_metric\('a'\): expected a finite number, got nan"),
+    ],
+)
+def test_what_cannot_be_written_down_is_told(scorer, write, message):
+    def wrong(completions, log_extra, log_metric, **columns):
+        write(log_extra, log_metric)
+        return [0.0] * len(completions)
+
+    with pytest.raises(RewardError, match=message):
+        scorer(wrong, fail_fast=True).score(TWO)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda completions, **_: [float("8" in completion[0]["content"]) for completion in completions],
+        lambda prompts, completions, **_: [float(len(prompt[-1]["content"])) for prompt in prompts],
+    ],
+)
+def test_a_function_for_lists_of_messages_is_told_so(scorer, function):
+    scores = scorer(function).score([group(0, ["so 8", "so 9"])])
+    assert listed(scores.total) == [[None, None]]
+    assert "`completion` instead of `completion[0]['content']`" in scores.failures[0].reason
+
+
+def test_nan_and_infinity_never_reach_an_advantage(scorer):
+    from sharpen.ops.advantages import group_norm
+
+    scores = scorer(lambda **_: [1.0, 0.0, math.nan, 1.0, math.inf, 0.0, 1.0, 0.0]).score(
+        [group(0, ["a", "b", "c", "d"]), group(1, ["a", "b", "c", "d"])]
+    )
+    advantages = group_norm(scores.total, ddof=1, eps=1e-4)
+    assert advantages.isfinite().all()
+    assert advantages[0].tolist() == pytest.approx([0.5773, -1.1545, 0, 0.5773], abs=1e-4)

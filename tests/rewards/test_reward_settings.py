@@ -40,6 +40,8 @@ def test_a_recipe_section():
         ({"functions": [{"function": "accuracy", "weight": float("nan")}]}, "finite"),
         ({"functions": []}, "at least 1"),
         ({"functions": [{"function": "accuracy", "weight": 0}]}, "every weight is 0"),
+        ({"functions": [{"function": "accuracy", "from_step": 0}]}, "from_step"),
+        ({"functions": [{"function": "accuracy", "from_step": 9, "until_step": 8}]}, "expected at least from_step = 9, got 8"),
     ],
 )
 def test_faults_of_a_section_are_named(section, message):
@@ -107,3 +109,57 @@ def test_faults_of_a_file_are_told(own, text, address, message):
 def test_a_file_that_is_not_python(own):
     with pytest.raises(RewardError, match="not a Python file"):
         load("own.txt:f", own("f", name="own.txt"))
+
+
+def scheduled(*entries):
+    return RewardSettings.model_validate({"functions": [{"function": name, **rest} for name, rest in entries]})
+
+
+def test_a_part_enters_and_leaves():
+    # DeepSeek-R1's preference rewards count in the last 400 of 1,700 steps
+    settings = scheduled(
+        ("accuracy", {}),
+        ("finished", {"weight": 0.5, "until_step": 1300}),
+        ("boxed", {"weight": 2.0, "from_step": 1301}),
+        ("accuracy", {"weight": 0}),
+    )
+    assert list(settings.parts) == ["accuracy", "finished", "boxed", "accuracy_2"]
+    assert settings.weights(1) == settings.weights(1300) == {"accuracy": 1.0, "finished": 0.5}
+    assert settings.weights(1301) == settings.weights(1700) == {"accuracy": 1.0, "boxed": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("entries", "steps", "step"),
+    [
+        ([("accuracy", {"from_step": 3})], 5, 1),
+        ([("accuracy", {"until_step": 3})], 5, 4),
+        ([("accuracy", {"until_step": 5})], 5, None),
+        ([("accuracy", {"until_step": 2}), ("boxed", {"from_step": 3})], 9, None),
+        ([("accuracy", {"until_step": 2}), ("boxed", {"from_step": 4})], 9, 3),
+        ([("accuracy", {"until_step": 2}), ("boxed", {"weight": 0})], 9, 3),
+    ],
+)
+def test_a_step_in_which_nothing_counts_is_found(entries, steps, step):
+    assert scheduled(*entries).step_without(steps) == step
+
+
+def test_a_function_of_an_installed_module(own, tmp_path, monkeypatch):
+    (tmp_path / "made_up_package").mkdir()
+    own("def f(completions, **columns): return [3.0] * len(completions)", "made_up_package/rewards.py")
+    own("import nothing_of_this_name", "made_up_package/broken.py")
+    own("", "made_up_package/__init__.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert load("made_up_package.rewards:f", None)(completions=["a"]) == [3.0]
+    with pytest.raises(RewardError, match=r"(?s)has no 'g'.*It has: f"):
+        load("made_up_package.rewards:g", None)
+    with pytest.raises(RewardError, match=r"there is no module 'made_up_package.reward', and no file"):
+        load("made_up_package.reward:f", None)
+    with pytest.raises(RewardError, match=r"there is no module 'made_up_pakage'"):
+        load("made_up_pakage.rewards:f", None)
+    with pytest.raises(RewardError, match=r"(?s)module made_up_package\.broken fails to import.*nothing_of_this_name"):
+        load("made_up_package.broken:f", None)
+
+
+def test_an_argument_that_sharpen_gives_is_no_parameter():
+    with pytest.raises(RewardError, match="'trainer_state' is an argument that sharpen gives"):
+        load("accuracy", None, trainer_state=1)

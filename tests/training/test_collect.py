@@ -33,7 +33,7 @@ class Rollout:
 class EvenProblemsTeach:
     """Problems with an even id give rewards 1 and 0, the others 1 and 1."""
 
-    def score(self, groups) -> Scores:
+    def score(self, groups, *, step=1) -> Scores:
         total = torch.tensor([[1.0, float(int(group.problem.id) % 2)] for group in groups], dtype=torch.float64)
         return Scores(total=total, parts={"r": total}, correct=total > 0, answers=tuple((None, None) for _ in groups))
 

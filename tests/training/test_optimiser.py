@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from sharpen.training.optimiser import Optimiser, rate_factor
+from sharpen.training import optimiser as optimiser_module
+from sharpen.training.optimiser import Optimiser, rate_factor, state_bytes
 
 
 def one(value: float, dtype: torch.dtype = torch.float32) -> torch.nn.Parameter:
@@ -65,19 +66,58 @@ def test_a_master_copy_keeps_what_bfloat16_would_lose() -> None:
     assert p.dtype == torch.bfloat16
 
 
-def test_state_survives_bit_for_bit() -> None:
+@pytest.mark.parametrize("kind", ["adamw", "adafactor"])
+def test_state_survives_bit_for_bit(kind) -> None:
     def run(split: bool) -> torch.Tensor:
         torch.manual_seed(0)
-        p = torch.nn.Parameter(torch.randn(5))
-        optimiser = Optimiser([("p", p)], learning_rate=1e-2, warmup=3, total=8, schedule="cosine")
+        p = torch.nn.Parameter(torch.randn(5, 3))
+        optimiser = Optimiser([("p", p)], learning_rate=1e-2, kind=kind, warmup=3, total=8, schedule="cosine")
         for i in range(8):
             if split and i == 4:
                 q = torch.nn.Parameter(p.detach().clone())
-                fresh = Optimiser([("p", q)], learning_rate=1e-2, warmup=3, total=8, schedule="cosine")
+                fresh = Optimiser([("p", q)], learning_rate=1e-2, kind=kind, warmup=3, total=8, schedule="cosine")
                 fresh.load_state_tensors(optimiser.state_tensors(), optimiser.updates)
                 p, optimiser = q, fresh
-            p.grad = torch.sin(torch.arange(5.0) + i)
+            p.grad = torch.sin(torch.arange(15.0).view(5, 3) + i)
             optimiser.step()
         return p.detach()
 
     assert torch.equal(run(split=True), run(split=False))
+
+
+def test_the_first_update_of_adafactor_by_hand() -> None:
+    p = torch.nn.Parameter(torch.tensor([[1.0, 1.0], [1.0, 1.0]]))
+    optimiser = Optimiser([("p", p)], learning_rate=0.1, kind="adafactor", max_grad_norm=math.inf)
+    p.grad = torch.tensor([[1.0, 2.0], [2.0, 4.0]])
+    optimiser.step()
+    # Row means of the squares 2.5, 10; column means 2.5, 10; their product over the mean 6.25 is 1, 4, 4, 16: the squares themselves, so
+    # each entry moves by rate · RMS of the parameter = 0.1 · 1
+    torch.testing.assert_close(p.detach(), torch.full((2, 2), 0.9), atol=1e-6, rtol=0.0)
+    kept = {name: tuple(tensor.shape) for name, tensor in optimiser.state_tensors().items() if tensor.dim()}
+    assert kept == {"row_var/p": (2, 1), "col_var/p": (1, 2)}
+
+
+def test_an_update_does_not_depend_on_how_the_parameters_are_parted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(part: int) -> list[torch.Tensor]:
+        monkeypatch.setattr(optimiser_module, "PART", part)
+        torch.manual_seed(0)
+        parameters = [(str(n), torch.nn.Parameter(torch.randn(n).bfloat16())) for n in (3, 4, 9, 1)]
+        optimiser = Optimiser(parameters, learning_rate=1e-2, max_grad_norm=0.5)
+        assert len(optimiser.parts) == {100: 1, 8: 3, 1: 4}[part]  # 3 + 4, then 9 alone, then 1
+        for _ in range(3):
+            for _, p in parameters:
+                p.grad = torch.randn_like(p)
+            optimiser.step()
+        return optimiser.master
+
+    whole = run(100)
+    for part in (8, 1):
+        assert all(torch.equal(a, b) for a, b in zip(run(part), whole, strict=True))
+
+
+def test_what_is_kept_by_hand() -> None:
+    tensors = [torch.zeros(4, 6), torch.zeros(5, dtype=torch.bfloat16)]
+    # two moments of four bytes for 29 entries, and for the five in bfloat16 a master copy and a gradient of four
+    assert state_bytes(tensors, "adamw") == 8 * 29 + 8 * 5
+    # a mean square for each of four rows and six columns, and one for each entry of the vector
+    assert state_bytes(tensors, "adafactor") == 4 * (4 + 6 + 5) + 8 * 5

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from sharpen.evaluation.summary import ProblemResult
-from sharpen.grading import Verdict, grade
+from sharpen.grading import SandboxKind, Verdict, shared
 from sharpen.grading.numbers import exact
 from sharpen.records import Group, Problem, Scores
 from sharpen.rollout.engine import Sampling
@@ -49,7 +49,8 @@ def evaluate(
     *,
     stream: str = "evaluation",
     require_stop: bool = True,
-    grader: Callable[[Problem, str], Verdict] = grade,
+    grader: Callable[[Problem, str], Verdict] | None = None,
+    sandbox: SandboxKind = "bubblewrap",
     on_progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """Sample K completions of each problem and grade them.
@@ -63,16 +64,18 @@ def evaluate(
         sampling: limits and temperature.
         stream: names the random streams, so that different uses draw apart.
         require_stop: a completion that the limit cut has no answer yet: it is neither right nor a vote.
-        grader: judges a completion's text.
+        grader: judges a completion's text; the shared pool of grading workers does when None.
+        sandbox: where the pool runs the code of completions.
         on_progress: called with the number of completions that have just finished.
     """
     groups = rollout.sample(problems, samples, sampling, stream=stream, on_progress=on_progress)
+    verdicts = iter(_verdicts([(group.problem, one.text) for group in groups for one in group.completions], grader, sandbox))
     results, rewards = [], []
     for group in groups:
         answers: list[str | None] = []
         values: list[float] = []
         for completion in group.completions:
-            judged = grader(group.problem, completion.text)
+            judged = next(verdicts)
             counts = completion.finish_reason == "stop" or not require_stop
             answers.append(vote(judged.extracted) if counts else None)
             values.append(float("nan") if judged.outcome == "unscorable" else float(judged.outcome == "right" and counts))
@@ -89,3 +92,9 @@ def evaluate(
     total = torch.tensor(rewards, dtype=torch.float64).reshape(len(groups), samples)
     scores = Scores(total=total, parts={}, correct=total == 1.0, answers=tuple(result.answers for result in results))
     return Evaluation(groups=groups, scores=scores, results=results)
+
+
+def _verdicts(
+    items: Sequence[tuple[Problem, str]], grader: Callable[[Problem, str], Verdict] | None, sandbox: SandboxKind
+) -> list[Verdict]:
+    return shared().grade_all(items, sandbox=sandbox) if grader is None else [grader(problem, text) for problem, text in items]

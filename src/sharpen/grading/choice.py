@@ -1,22 +1,25 @@
-"""Multiple choice: the ground truth is a letter, and an answer that letter or the text of its option."""
+"""Multiple choice: the ground truth is a letter, and an answer that letter or, where the options are known, the text of its option."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
-from sharpen.grading.extract import after_thinking, clean, declared
+from sharpen.grading.extract import after_thinking, clean, declared, in_boxes
 from sharpen.grading.math import LONGEST_ANSWER, compare
 from sharpen.grading.spelling import normal
 from sharpen.grading.verdict import Verdict
 
 _DRESS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
-_LETTER = re.compile(r"(?:(?:option|choice)\s+)?\(?([A-Z])(?:\)|[.:](?!\w)|$|(?=\s*(?:because|since|,)))", re.ASCII)
+_LETTER = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice)\s+)?\(?([A-Z])(?:\)|[.:](?!\w)|$|(?=\s*(?:because|since|,)))", re.ASCII)
 _IN_PARENTHESES = re.compile(r"\(([A-Z])\)")
 _ALONE = re.compile(r"^[^\w\n]*([A-Z])(?:[.):][ \t].*|[^\w\n]*)$", re.MULTILINE)
-_SEVERAL = re.compile(r"\(?\b[A-Z]\b\)?\s*(?:,|/|\bor\b|\band\b|或|和)\s*\(?\b[A-Z]\b", re.ASCII)
-_CHOSEN = re.compile(r"(?:选择?|\b(?:option|choice)\b(?: is)?)\s*[:：]?\s*\(?([A-Z])(?![A-Za-z])")
+_CHOSEN = re.compile(r"(?:选择?|\b(?:[Oo]ption|[Cc]hoice)\b(?: is)?)\s*[:：]?\s*\(?([A-Z])(?![A-Za-z])")
 _SMALL = re.compile(r"\(?([a-z])\)?\.?")
+_SEVERAL = re.compile(r"\(?\b[A-Z]\b\)?\s*(?:,|/|\bor\b|\band\b|或|和)\s*\(?\b[A-Z]\b", re.ASCII)
+_DENIAL = re.compile(r"not\b|n['’]t\b|neither\b", re.IGNORECASE)
+_A_WORD = re.compile(r"(?!(?:and|or)\b)\w{2,}")
 
 
 def grade_choice(gold: str, text: str, *, choices: Sequence[str] = ()) -> Verdict:
@@ -33,26 +36,42 @@ def grade_choice(gold: str, text: str, *, choices: Sequence[str] = ()) -> Verdic
     if not right or (choices and ord(right) - ord("A") >= len(choices)):
         options = f" nor one of the {len(choices)} options" if choices else ""
         return Verdict("unscorable", f"the ground truth '{gold}' is not a capital letter{options}", None)
-    stated = declared(text)
+    boxed = in_boxes(text)
+    if boxed is not None and boxed.answer is None:
+        return Verdict("wrong", boxed.how, None)
+    stated = boxed.answer if boxed is not None and boxed.answer is not None else declared(text)
     said = _undressed(stated)
-    if _SEVERAL.match(said):
-        return Verdict("wrong", f"no answer: several letters, {said[:40]}", None)
-    letter = _letter(said, text) or _by_text(stated, choices)
+    if _SEVERAL.match(said) or _DENIAL.match(said):
+        return Verdict("wrong", f"no answer: several letters, or none, {said[:40]}", None)
+    found = list(_IN_PARENTHESES.finditer(said)) or list(_ALONE.finditer(said))
+    head = _LETTER.match(said)
+    if _is_a_list(said, found[:4] if head else found[-4:], 0 if head else -2):
+        return Verdict("wrong", "no answer: the choices are listed and none is chosen", None)
+    letter = _by_text(stated, choices) or _letter(said, text, head or (found[-1] if found else None))
     if letter is None:
         return Verdict("wrong", "no answer: no option is chosen", None)
     return Verdict("right" if letter == right else "wrong", f"chose {letter}", letter)
 
 
-def _letter(said: str, text: str) -> str | None:
-    """The letter that is chosen: at the head of what is declared, or else after 选, in parentheses or alone on its line."""
-    if head := _LETTER.match(said):
-        return head[1]
+def _letter(said: str, text: str, found: re.Match[str] | None) -> str | None:
+    """The letter that is chosen: a small one alone, or the last one after 选 or "option", or else that which was found."""
     if small := _SMALL.fullmatch(said):
         return small[1].upper()
-    for pattern in (_CHOSEN, _IN_PARENTHESES, _ALONE):
-        if letters := pattern.findall(normal(after_thinking(text) or "") if pattern is _CHOSEN else said):
-            return str(letters[-1])
-    return None
+    chosen = None if found is not None and found.start() == 0 else _CHOSEN.findall(normal(after_thinking(text) or ""))
+    if chosen:
+        return str(chosen[-1])
+    return None if found is None else found[1]
+
+
+def _is_a_list(said: str, found: Sequence[re.Match[str]], pair: int) -> bool:
+    """Whether letters only list the choices: four in the order of the alphabet, or the two from place `pair` on with no word between."""
+    if len(found) < 2:
+        return False
+    first, second = found[pair], found[pair + 1]
+    between = said[first.end() : second.start()]
+    codes = [ord(one[1]) for one in found]
+    in_order = len(codes) == 4 and {after - before for before, after in pairwise(codes)} in ({1}, {-1})
+    return in_order or (first[1] != second[1] and not _A_WORD.search(between))
 
 
 def _by_text(said: str, choices: Sequence[str]) -> str | None:
@@ -62,7 +81,7 @@ def _by_text(said: str, choices: Sequence[str]) -> str | None:
         return None
     plain = [" ".join(_undressed(text).casefold().split()) for text in (said, *choices)]
     found = [place for place, option in enumerate(plain[1:]) if option == plain[0]]
-    if not found:
+    if not found and not re.fullmatch(r"\(?[A-Za-z]\)?\.?", said):
         found = [place for place, option in enumerate(choices) if len(option) <= LONGEST_ANSWER and compare(clean(option), said, "strict")[0]]
     return chr(ord("A") + found[0]) if len(found) == 1 else None
 

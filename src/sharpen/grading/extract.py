@@ -14,6 +14,8 @@ in the last `<answer>…</answer>` where there is one, the answer is, in this or
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from sharpen.grading.numbers import exact
@@ -25,10 +27,11 @@ _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _IN_A_ROW = re.compile(r"(?:[\s$,;&、.]|\\[()\[\]]|\\q?quad|\\text\s*\{|\}|\band\b|和|与|及|\b[A-Za-z]\s*=)*")
 _ALTERNATIVE = re.compile(r"\bor\b|\beither\b|或", re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(?=[-+$\\(.\d])([^\n]+)")
-_PHRASE = re.compile(
-    r"(?:\banswer\**\s*(?:is|would be|must be|:|=)|答案\**\s*(?:应该|应)?(?:是|为|等于|:))[^\S\n]*\n?(?:[^\S\n]|[*:])*",
-    re.IGNORECASE,
-)
+_HEAD = r"(?:\banswer\**\s*(?:is|would be|must be|:|=)|答案\**\s*(?:应该|应)?(?:是|为|等于|:))(?:\s|[*:])*"
+_PHRASE = re.compile(rf"{_HEAD}([^\n]*)", re.IGNORECASE)
+_PHRASE_HEAD = re.compile(_HEAD, re.IGNORECASE)
+_DENIAL = re.compile(r"(?:not\b|n['’]t\b|never\b|neither\b)(?:.*?\bbut\b(?P<instead>.*))?", re.IGNORECASE)
+_DENIED = re.compile(r"答案\**\s*(?:并)?不(?:应该)?(?:是|为|等于)")
 _CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|。|；|(?:,\s*)?\b(?:because|since|so|which|where)\b|因为|所以", re.IGNORECASE)
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$|\\\(((?:(?!\\\().)+?)\\\)|\\\[((?:(?!\\\[).)+?)\\\]", re.DOTALL)
 _NUMBER = re.compile(
@@ -38,6 +41,7 @@ _NUMBER = re.compile(
     r"(?:\s*/\s*\d+)?(?:\s*(?:\\?%|(?:percent|percentage|pct)\b))?)(?!\})",
     re.IGNORECASE,
 )
+_DIGIT = re.compile(r"\d")
 _UNIT = re.compile(r"\s{0,3}((?:(?:per|square|cubic) |/)?[A-Za-z]{1,12}(?:\^\{?[23]\}?)?(?:(?: per |/| )[A-Za-z]{1,12}(?:\^\{?[23]\}?)?){0,2})")
 _CHINESE_UNIT = re.compile(r"\s{0,3}([\u4e00-\u9fff]{1,4})")
 _OR_BEFORE = re.compile(r"\d[^.!?\n]{0,25}(?:\bor\b|或)\s*$", re.IGNORECASE)
@@ -45,8 +49,9 @@ _NOT_WORDS = re.compile(
     r"\\text\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|percent|percentage|pct)\b", re.IGNORECASE
 )
 _WORD = re.compile(r"[A-Za-z]{2,}|[\u4e00-\u9fff]")
-_LATEX_SPACE = re.compile(r"^(?:\\[,;:! ]\s*)+|(?<!\\)(?:\\[,;:!])+$")
-DEEPEST_DRESS = 20
+_AROUND = " \t\n\r*`"
+_AT_THE_END = ".,;:。 "
+_SPACES = (r"\,", r"\;", r"\:", r"\!", r"\ ")
 _WRAPPERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 
 
@@ -88,9 +93,16 @@ def declared(text: str) -> str:
     scope = tagged[-1] if tagged else said
     if spans := boxes(scope):
         return spans[-1].content.strip()
-    if not tagged and (rest := _after_phrase(normal(scope))) is not None:
-        return clean(rest)
+    if not tagged and (phrase := next(_phrases(normal(scope)), None)) is not None:
+        return clean(phrase)
     return scope.strip()
+
+
+def in_boxes(text: str) -> Extraction | None:
+    """What the boxes in a row at the end of a completion's answer say, or why they say nothing; None without a box."""
+    said = after_thinking(normal(text)) or ""
+    tagged = _TAGGED.findall(said)
+    return _boxed(tagged[-1] if tagged else said)
 
 
 def after_thinking(text: str) -> str | None:
@@ -109,28 +121,37 @@ class Box(NamedTuple):
 
 def boxes(text: str) -> list[Box]:
     r"""Every `\boxed{…}` (or `\fbox{…}`) whose braces are closed and that holds no other box, in order."""
-    open_braces: list[re.Match[str]] = []
+    open_braces: list[re.Match[str] | None] = []
     found: list[Box] = []
     for brace in _BRACE.finditer(text):
         if brace[0] == "}":
             opening = open_braces.pop() if open_braces else None
-            if opening and opening[0] != "{" and not (found and found[-1].start > opening.start()):
+            if opening and not (found and found[-1].start > opening.start()):
                 found.append(Box(opening.start(), brace.end(), text[opening.end() : brace.start()]))
         elif brace[0].endswith("{") and brace[0] != r"\{":
-            open_braces.append(brace)
+            open_braces.append(brace if brace[0] != "{" else None)
     return found
 
 
 def clean(text: str) -> str:
     """The text without the spaces, dollar signs, emphasis and full stops around it."""
-    for _ in range(DEEPEST_DRESS):
-        before, text = text, _LATEX_SPACE.sub("", text.strip(" \t\n\r*`")).rstrip(".,;:。 ")
+    start, end, before = 0, len(text), None
+    while before != (start, end):  # by places, for a copy of what is left at each turn would take time squared
+        before = start, end
+        while start < end and text[start] in _AROUND:
+            start += 1
+        while start < end and text[end - 1] in _AROUND:
+            end -= 1
+        while text.startswith(_SPACES, start, end):
+            start += 2
+        while text.endswith(_SPACES, start, end) and text[end - 3 : end - 2] != "\\":
+            end -= 2
+        while start < end and text[end - 1] in _AT_THE_END:
+            end -= 1
         for left, right in _WRAPPERS:
-            if len(text) >= len(left + right) and text.startswith(left) and text.endswith(right):
-                text = text[len(left) : len(text) - len(right)]
-        if text == before:
-            break
-    return text
+            if end - start >= len(left + right) and text.startswith(left, start, end) and text.endswith(right, start, end):
+                start, end = start + len(left), end - len(right)
+    return text[start:end]
 
 
 def _boxed(text: str) -> Extraction | None:
@@ -147,7 +168,7 @@ def _boxed(text: str) -> Extraction | None:
             break
         alternatives |= alternative
         row.append(box)
-    answers = list(dict.fromkeys(clean(box.content) for box in reversed(row)))
+    answers = list(dict.fromkeys(clean(content) for content in dict.fromkeys(box.content for box in reversed(row))))
     if len({exact(answer) or answer for answer in answers}) == 1:
         answers = answers[-1:]
     elif alternatives:
@@ -160,18 +181,28 @@ def _marked(text: str) -> Extraction | None:
     """What follows `####` or a phrase such as "the answer is"."""
     if (hashes := _HASHES.findall(text)) and (answer := _stated(hashes[-1])):
         return Extraction(answer, "after ####")
-    rest = _after_phrase(text)
-    if rest is not None and (answer := _stated(rest)):
-        return Extraction(answer, "after 'answer'")
-    return None
+    denied = _DENIED.search(text) is not None
+    for rest in _phrases(text):
+        denial = _DENIAL.match(rest)
+        denied |= denial is not None
+        affirmed = (denial["instead"] or "").strip() if denial else rest
+        if affirmed and (answer := _stated(affirmed)):
+            return Extraction(answer, "after 'answer'")
+    return Extraction(None, "no answer: only what the answer is not") if denied else None
 
 
-def _after_phrase(text: str) -> str | None:
-    """What follows the last "answer is", to the end of its line; None where there is nothing."""
-    for phrase in reversed(list(_PHRASE.finditer(text))):
-        if rest := text[phrase.end() :].partition("\n")[0].strip():
-            return rest
-    return None
+def _phrases(text: str) -> Iterator[str]:
+    """What follows "the answer is" on its line, the last one first; said again on one line, it counts if a value follows."""
+    heads = list(_PHRASE_HEAD.finditer(text))
+    for place in reversed(range(len(heads))):
+        start = heads[place].end()
+        end = text.find("\n", start)
+        begin = text[start : start + 200] if end < 0 else text[start : min(end, start + 200)]
+        again = place > 0 and "\n" not in text[heads[place - 1].end() : heads[place].start()]
+        if again and not re.search(r"[\d$\\]", begin) and _is_prose(_CLAUSE_END.split(begin, maxsplit=1)[0]):
+            continue
+        if begin.strip():
+            yield text[start:] if end < 0 else text[start:end]
 
 
 def _stated(rest: str) -> str:
@@ -191,18 +222,17 @@ def _stated(rest: str) -> str:
 
 def _last_value(text: str) -> Extraction:
     """The last number, or the right side of the formula in dollar signs that holds it."""
-    digits = list(re.finditer(r"\d", text))
-    formulas = list(_FORMULA.finditer(text))
-    if digits and formulas and formulas[-1].start() < digits[-1].start() < formulas[-1].end():
-        formula = next(part for part in formulas[-1].groups() if part)
+    digit, found = _last(_DIGIT, text), _last(_FORMULA, text)
+    if digit and found and found.start() < digit.start() < found.end():
+        formula = next(part for part in found.groups() if part)
         if not _is_prose(formula) and (value := clean(formula.rpartition("=")[2])):
             return Extraction(value, "the last formula")
-    numbers = list(_NUMBER.finditer(text))
-    if not numbers:
+    number = _last(_NUMBER, text)
+    if number is None:
         return Extraction(None, "no answer found")
-    if _OR_BEFORE.search(text, max(0, numbers[-1].start() - 40), numbers[-1].start()):
-        return Extraction(None, f"no answer: several numbers, the last of them {numbers[-1][0]}")
-    return Extraction(clean(_with_unit(numbers[-1])), "the last number")
+    if _OR_BEFORE.search(text, max(0, number.start() - 40), number.start()):
+        return Extraction(None, f"no answer: several numbers, the last of them {number[0]}")
+    return Extraction(clean(_with_unit(number)), "the last number")
 
 
 def _with_unit(found: re.Match[str]) -> str:
@@ -217,6 +247,10 @@ def _with_unit(found: re.Match[str]) -> str:
         return found[0]
     name = next((name for name in names if (len(name) > 1 or not name.isascii()) and name != "in" and read_unit(name)), None)
     return found[0] if name is None else f"{found[0]} {name}"
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    return next(iter(deque(pattern.finditer(text), maxlen=1)), None)
 
 
 def _is_prose(text: str) -> bool:

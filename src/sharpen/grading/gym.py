@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from typing import Any
 
 from sharpen.errors import MissingPackageError
 from sharpen.grading.extract import declared
+from sharpen.grading.timing import TimeUpError, time_limit
 from sharpen.grading.verdict import Verdict
 from sharpen.records import Problem
+
+TIME_LIMIT = 5.0
 
 
 def grade_gym(problem: Problem, text: str) -> Verdict:
@@ -35,10 +39,19 @@ def grade_gym(problem: Problem, text: str) -> Verdict:
     if not answer:
         return Verdict("wrong", "no answer", None)
     try:
-        score = float(score_answer(answer, meta["entry"]))
+        with time_limit(TIME_LIMIT):
+            score = float(score_answer(answer, meta["entry"]))
+    except TimeUpError as late:
+        return Verdict("wrong", f"the scorer of '{meta['generator']}' takes longer than {late.seconds:g} s", answer)
     except Exception as error:
         return Verdict("wrong", f"the scorer of '{meta['generator']}' fails on this answer: {type(error).__name__}: {error}"[:200], answer)
     return Verdict("right" if score >= 1.0 else "wrong", f"score {score:g}", answer)
+
+
+def prepare() -> None:
+    """Import what grading needs, where it is installed; that takes seconds."""
+    with contextlib.suppress(ImportError):
+        import reasoning_gym  # noqa: F401
 
 
 @functools.lru_cache(maxsize=256)

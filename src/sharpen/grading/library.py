@@ -77,6 +77,8 @@ def _equal_numbers(gold: Any, answer: Any) -> bool:
     if gold == answer:
         return True
     values = sympy.N(gold, 30), sympy.N(answer, 30)
-    if 0 in values or any(not value.is_finite for value in values):
+    if not all(value.is_finite for value in values):  # every difference is within a tolerance relative to infinity
+        return False
+    if 0 in values:
         return bool(sympy.simplify(gold - answer) == 0)
     return bool(abs(values[0] - values[1]) <= RELATIVE_TOLERANCE * max(abs(values[0]), abs(values[1])))

@@ -32,6 +32,9 @@ LONGEST_ANSWER = 1000
 
 _CALCULATION = re.compile(r"[\d)}]\s*(?:[-+*/×÷]|\\times|\\cdot|\\div)\s*[\d(\\.]")
 _UNDONE = re.compile(r"\\(?:sum|prod|int|lim)(?![A-Za-z])[^=]*$|\\(?:sum|prod|lim)\s*_\s*\{[^{}]*\}[^=]*$")
+_NO_VALUE = re.compile(r"\\[hv]?phantom\b|(?<!\\)%\s*[\w\\(]|^\s*(?:\\neq?\b|\\not\b|≠|\\text\s*\{\s*not\b|not\b)")
+_OR = re.compile(r"\\text\s*\{\s*\(?or\s*\}|\(?\bor\b|\(?或者?")
+_SEVERAL_VALUES = re.compile(r",|;|\\pm|\\text|\b(?:and|or)\b|或|和")
 _LETTERS = re.compile(r"(?:\\text\s*\{\s*)?\(?([A-Za-z]{1,30})\)?\.?\s*\}?")
 _MIXED = re.compile(r"[-+]?\d+\s*\+\s*(?:\\frac\s*\{\d+\}\s*\{\d+\}|\d+/\d+)")
 
@@ -51,14 +54,21 @@ def grade_math(gold: str, text: str, *, mode: Mode = "strict") -> Verdict:
         return Verdict("wrong", how, None)
     if len(answer) > LONGEST_ANSWER:
         return Verdict("wrong", f"the answer has {len(answer)} characters, more than {LONGEST_ANSWER}", answer)
-    same, reason = compare(clean(normal(gold)), clean(normal(answer)), mode)
+    if (trick := _NO_VALUE.search(answer)) and not _NO_VALUE.search(gold):
+        return Verdict("wrong", f"{how}: no value: {trick[0].strip()}", answer)
+    if _OR.search(answer) and not _SEVERAL_VALUES.search(gold):
+        values = [part.strip("() ") for part in _OR.split(answer)]
+        if not all(compare(_canonical(gold), _canonical(value), mode)[0] for value in values):
+            return Verdict("wrong", f"{how}: several answers, {' or '.join(values)}"[:200], answer)
+        answer = values[0]
+    same, reason = compare(_canonical(gold), _canonical(answer), mode)
     return Verdict("right" if same else "wrong", f"{how}: {reason}", answer)
 
 
 @functools.lru_cache(maxsize=65536)
 def gold_fault(gold: str) -> str | None:
     """Why nothing can be judged by this ground truth; None when it can be read."""
-    gold = clean(normal(gold))
+    gold = _canonical(gold)
     if not gold:
         return "the ground truth is empty"
     if len(gold) > LONGEST_ANSWER:
@@ -73,8 +83,10 @@ def gold_fault(gold: str) -> str | None:
     try:
         with time_limit(TIME_LIMIT):
             parsed = library.parse(spell(gold))
-    except TimeUpError:
-        return f"the ground truth '{gold}' takes longer than {TIME_LIMIT:g} s to parse"
+    except TimeUpError as late:
+        return f"the ground truth '{gold}' takes longer than {late.seconds:g} s to parse"
+    except MemoryError:
+        return f"the ground truth '{gold}' takes more memory than there is"
     except Exception as error:
         return f"the ground truth '{gold}' cannot be parsed: {type(error).__name__}: {error}"[:200]
     return f"the ground truth '{gold}' cannot be parsed" if parsed is None else None
@@ -104,11 +116,10 @@ def compare(gold: str, answer: str, mode: Mode, *, shortcuts: bool = True) -> tu
             same = numbers[0].value == numbers[1].value or (mode == "paper" and near(numbers[0].value, numbers[1].value))
             return same, "the same number" if same else "another number"
     try:
-        return _compare_forms(gold, answer, mode)
-    except TooLargeError:
-        return False, "a number that is too large to compute"
-    except TimeUpError:
-        return False, f"comparing takes longer than {TIME_LIMIT:g} s"
+        with time_limit(TIME_LIMIT):
+            return _compare_forms(gold, answer, mode)
+    except TimeUpError as late:
+        return False, f"comparing takes longer than {late.seconds:g} s"
     except Exception as error:
         return False, f"comparing fails: {type(error).__name__}: {error}"[:200]
 
@@ -125,12 +136,13 @@ def _compare_forms(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
         return False, "a calculation that is not carried out"
     try:
         same = equal(ours, theirs, mode)
+    except TooLargeError:
+        return False, "a number that is too large to compute"
     except UndecidedError:
-        with time_limit(TIME_LIMIT):
-            parsed = library.parse(spell(answer))
-            if parsed is None:
-                return False, "the answer cannot be parsed"
-            same = library.equal(library.parse(spell(gold)), parsed)
+        parsed = library.parse(spell(answer))
+        if parsed is None:
+            return False, "the answer cannot be parsed"
+        same = library.equal(library.parse(spell(gold)), parsed)
     return same, "equal" if same else "not equal"
 
 
@@ -139,3 +151,7 @@ def _is_calculation(answer: str) -> bool:
     if _UNDONE.search(answer):
         return True
     return _CALCULATION.search(last) is not None and quantity(last) is None and not _MIXED.fullmatch(last)
+
+
+def _canonical(text: str) -> str:
+    return clean(normal(text))

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sharpen.errors import nearest
+from sharpen.grading import gym
 from sharpen.grading.choice import grade_choice
-from sharpen.grading.gym import grade_gym
+from sharpen.grading.code import fenced, grade_code
 from sharpen.grading.math import grade_math
 from sharpen.grading.plain import grade_exact, grade_numeric, grade_regex
+from sharpen.grading.sandbox import SandboxKind
+from sharpen.grading.timing import NotQuickError, quick_only
 from sharpen.grading.verdict import Verdict
 from sharpen.records import Problem
+
 
 def _by_answer(grader: Callable[..., Verdict], **parameters: type | tuple[type, ...]) -> Callable[[Problem, str], Verdict]:
     """A grader of the problem's answer, with those of its parameters that the problem's meta gives."""
@@ -32,29 +39,68 @@ GRADERS: Mapping[str, Callable[[Problem, str], Verdict]] = {
     "exact": _by_answer(grade_exact, ignore_case=bool),
     "numeric": _by_answer(grade_numeric, absolute=(int, float), relative=(int, float)),
     "regex": _by_answer(grade_regex, ignore_case=bool, whole_text=bool),
-    "reasoning_gym": grade_gym,
+    "code": grade_code,
+    "reasoning_gym": gym.grade_gym,
 }
 """The graders by kind of problem."""
 
+LONGEST_QUICK = 200_000
+"""Characters. A longer text is left to a worker, which can be ended."""
 
-def grade(problem: Problem, text: str) -> Verdict:
+_QUICK = frozenset({"math", "choice", "exact", "numeric", "regex"})  # graders that do all slow work under a time limit, and so can be asked for quick work only
+
+
+def grade(problem: Problem, text: str, *, sandbox: SandboxKind = "bubblewrap") -> Verdict:
     """Judge a completion of a problem by the grader of the problem's kind.
+
+    In this process and without a limit on memory; `GradingPool` judges in workers, with limits.
 
     Args:
         problem: what was asked, with its ground truth.
         text: the completion.
+        sandbox: where the code of completions runs.
+
+    Raises:
+        SandboxError: a problem of kind `code`, and the sandbox is not installed or does not work.
     """
-    grader = GRADERS.get(problem.kind)
+    start = time.perf_counter()
+    grader = functools.partial(grade_code, sandbox=sandbox) if problem.kind == "code" else GRADERS.get(problem.kind)
     if grader is None:
         known = ", ".join(GRADERS)
         return Verdict("unscorable", f"no grader for the kind '{problem.kind}'.{nearest(problem.kind, GRADERS)} Known: {known}", None)
-    return grader(problem, text)
+    verdict = grader(problem, text)
+    return replace(verdict, seconds=time.perf_counter() - start)
+
+
+def quick(problem: Problem, text: str) -> Verdict | None:
+    """The verdict of `grade` where it takes well under a millisecond a thousand characters; None where it may take longer.
+
+    Plain numbers, letters and words are judged quickly; formulas, and texts of more than `LONGEST_QUICK` characters, are not.
+    """
+    if len(text) > LONGEST_QUICK or (problem.kind in GRADERS and problem.kind not in _QUICK):
+        return None
+    try:
+        with quick_only():
+            return grade(problem, text)
+    except NotQuickError:
+        return None
+
+
+def prepare(kind: str) -> None:
+    """Import what grading this kind of problem needs, so that the first verdict takes no longer than the others."""
+    if kind == "math":
+        grade_math(r"\frac{x}{2}", r"\boxed{\frac{x}{3}}")
+    elif kind == "reasoning_gym":
+        gym.prepare()
 
 
 def state_gold(problem: Problem) -> str | None:
-    """The shortest completion that gives the ground truth; None for one that has no single one: a pattern, or some generated problems."""
+    """The shortest completion that gives the ground truth; None for a pattern, a generated problem or one of code that has no single one."""
     if problem.kind == "regex":
         return None
+    if problem.kind == "code":
+        solution = problem.meta.get("solution")
+        return fenced(solution) if isinstance(solution, str) and solution.strip() else None
     if problem.kind != "reasoning_gym":
         return rf"\boxed{{{problem.answer}}}"
     return f"<answer>{problem.answer}</answer>" if problem.answer else None

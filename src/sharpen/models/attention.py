@@ -120,7 +120,15 @@ class _Part(NamedTuple):
     def backward(self, grad: Tensor, out: Tensor, lse: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients of q, k and v, as they are laid out here."""
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-        return kernel(grad, self.q, self.k, self.v, out, lse, 0.0, self.causal, scale=scale)
+        tensors = [grad, self.q, self.k, self.v, out]
+        if self.causal and _slow_in_bfloat16(grad):
+            tensors = [x.float() for x in tensors]
+        return kernel(*tensors, lse, 0.0, self.causal, scale=scale)
+
+
+def _slow_in_bfloat16(x: Tensor) -> bool:
+    """Whether float32 takes half the time: small causal blocks on a processor without matrix tiles."""
+    return x.dtype == torch.bfloat16 and not torch.cpu._is_amx_tile_supported()
 
 
 class _Axes:

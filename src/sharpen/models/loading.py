@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sharpen.allocator import keep_freed_memory
 from sharpen.errors import ModelError, nearest
 from sharpen.models import tiny
 from sharpen.models.saving import pad_token_id, quiet, stop_token_ids
@@ -71,6 +72,8 @@ def load(name: str, *, dtype: str = "auto", device: str = "auto") -> LoadedModel
     """
     device = resolve_device(device)
     dtype = resolve_dtype(dtype, device)
+    if device == "cpu":
+        keep_freed_memory()
     folder = find_folder(name)
     check_folder(folder, name)
     with quiet():

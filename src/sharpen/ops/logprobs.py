@@ -30,14 +30,16 @@ def from_logits(logits: Tensor, targets: Tensor, *, temperature: float = 1.0) ->
 
 
 def through_head(hidden: Tensor, head: Tensor, targets: Tensor, *, temperature: float = 1.0, chunk: int = 128) -> tuple[Tensor, Tensor]:
-    """As `from_logits(hidden @ head.T, ...)`, in chunks of rows; of each chunk only the probabilities are kept for the backward pass.
+    """As `from_logits(hidden @ head.T, ...)`, in chunks of rows; only the probabilities are kept for the backward pass.
+
+    The backward pass writes the logits' gradient over them, so it can be taken once; autograd refuses a second time.
 
     Args:
         hidden: [N, H].
         head: [V, H], the language-model head's weight.
         targets: int64 [N].
         temperature: > 0.
-        chunk: rows at a time.
+        chunk: rows of logits that are held in float32 at a time.
 
     Returns:
         log π(target) [N], with gradient to `hidden` and `head`, and the entropy [N] in nats, without.
@@ -45,43 +47,57 @@ def through_head(hidden: Tensor, head: Tensor, targets: Tensor, *, temperature: 
     checks.rank(2, hidden=hidden, head=head)
     if not len(hidden):
         return hidden.sum(dim=1).float(), hidden.detach().sum(dim=1).float()
-    pieces = [
-        _ThroughHead.apply(rows, head, wanted, temperature)  # type: ignore[no-untyped-call]
-        for rows, wanted in zip(hidden.split(chunk), targets.split(chunk), strict=True)
-    ]
-    return torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
+    chosen, entropy = _ThroughHead.apply(hidden, head, targets, temperature, chunk)  # type: ignore[no-untyped-call]
+    return chosen, entropy
 
 
 class _ThroughHead(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        logits = hidden @ head.T
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        if temperature != 1.0:
-            logits /= temperature
-        chosen = logits.gather(1, targets[:, None]).squeeze(1)
-        highest = logits.amax(dim=1)
-        probabilities = (logits - highest[:, None]).exp_()
-        total = probabilities.sum(dim=1)
-        probabilities /= total[:, None]
-        normaliser = highest + total.log()
-        # Entropy = log Z − Σ p · logit, which needs no second V-wide temporary. A logit of -∞ has p = 0.
-        entropy = normaliser - torch.linalg.vecdot(probabilities, logits.clamp_(min=torch.finfo(logits.dtype).min))
-        # Kept in the head's type, to which the logits' gradient is rounded too; the target's 1 - p apart, for it would be lost near 1.
-        ctx.save_for_backward(hidden, head, targets, probabilities.to(head.dtype), -torch.expm1(chosen - normaliser))
-        ctx.temperature = temperature
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, temperature: float, chunk: int) -> tuple[Tensor, Tensor]:
+        # Kept in the head's type, to which the logits' gradient is rounded too.
+        kept = head.new_empty(len(hidden), len(head)) if any(ctx.needs_input_grad) else None
+        parts = []
+        for start in range(0, len(hidden), chunk):
+            rows = slice(start, start + chunk)
+            chosen, entropy, probabilities = _chosen(hidden[rows] @ head.T, targets[rows], temperature)
+            parts.append((chosen, entropy))
+            if kept is not None:
+                kept[rows] = probabilities
+        chosen, entropy = (torch.cat(part) for part in zip(*parts, strict=True))
+        # The target's 1 - p is made of its log-probability, for in bfloat16 it would be lost near 1.
+        ctx.save_for_backward(hidden, head, targets, kept, -torch.expm1(chosen))
+        ctx.temperature, ctx.chunk = temperature, chunk
         ctx.mark_non_differentiable(entropy)
-        return chosen - normaliser, entropy
+        return chosen, entropy
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        hidden, head, targets, probabilities, others = ctx.saved_tensors
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        hidden, head, targets, d_logits, others = ctx.saved_tensors
         grad = grads[0] / ctx.temperature
-        d_logits = probabilities * -grad[:, None]
-        d_logits = d_logits.scatter_(1, targets[:, None], (others * grad)[:, None]).to(head.dtype)
+        for start in range(0, len(hidden), ctx.chunk):  # in float32 by chunks, for a product of two types is slow
+            rows = slice(start, start + ctx.chunk)
+            wide = d_logits[rows].to(grad.dtype).mul_(-grad[rows, None])
+            d_logits[rows] = wide.scatter_(1, targets[rows, None], (others * grad)[rows, None])
         return (
             d_logits @ head if ctx.needs_input_grad[0] else None,
             d_logits.T @ hidden if ctx.needs_input_grad[1] else None,
             None,
             None,
+            None,
         )
+
+
+def _chosen(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Log π(target) [n], the entropy [n] and the probabilities [n, V], of logits [n, V], which may be overwritten."""
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if temperature != 1.0:
+        logits /= temperature
+    chosen = logits.gather(1, targets[:, None]).squeeze(1)
+    highest = logits.amax(dim=1)
+    probabilities = (logits - highest[:, None]).exp_()
+    total = probabilities.sum(dim=1)
+    probabilities /= total[:, None]
+    normaliser = highest + total.log()
+    # Entropy = log Z − Σ p · logit, which needs no second V-wide temporary. A logit of -∞ has p = 0.
+    entropy = normaliser - torch.linalg.vecdot(probabilities, logits.clamp_(min=torch.finfo(logits.dtype).min))
+    return chosen - normaliser, entropy, probabilities

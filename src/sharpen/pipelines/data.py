@@ -109,6 +109,7 @@ def critic(recipe: Recipe, method: Method, loaded: LoadedModel) -> Critic | None
     optimiser = Optimiser(
         model.module.named_parameters(),
         learning_rate=training.value_learning_rate,
+        kind=training.optimiser,
         betas=training.betas,
         weight_decay=training.weight_decay,
         max_grad_norm=training.max_grad_norm,

@@ -13,9 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from sharpen.errors import ProblemError, RecipeError, RunError
 from sharpen.evaluation.evaluate import Evaluation, evaluate
 from sharpen.evaluation.summary import Summary, summarise
-from sharpen.grading import grade
 from sharpen.pipelines import parts
-from sharpen.problems.checks import check_golds
+from sharpen.problems.checks import check_golds, check_sandbox
 from sharpen.problems.source import Source, load_problems
 from sharpen.problems.templates import Template
 from sharpen.records import Problem
@@ -102,7 +101,8 @@ def evaluate_model(
     if output is not None:
         _claim(output)
     problems = load_problems(source, base=base)[:limit]
-    check_golds(problems, grade)
+    check_sandbox(problems, "bubblewrap", observer.notice)
+    check_golds(problems)
     parts.ensure_model(model, observer)
     observer.phase("loading", 0)
     loaded, rollout = parts.sampling_model(model, template or Template(), seed=seed, max_rows=max_rows)

@@ -116,6 +116,15 @@ def usable_method(recipe: Recipe, base: Path, notice: Callable[[str], None]) -> 
     return method
 
 
+def tell_of_rewards(recipe: Recipe, notice: Callable[[str], None]) -> None:
+    """Tell of parts of the reward whose first step comes after the last one."""
+    for name, entry in recipe.rewards.parts.items():
+        if entry.from_step > recipe.training.steps:
+            notice(
+                f"rewards: '{name}' counts from step {entry.from_step} on, and training has {recipe.training.steps}: it is only recorded"
+            )
+
+
 def probe_rewards(scorer: Scorer, problem: Problem, group_size: int) -> None:
     """Score a group of made-up completions that give the ground truth, so that a faulty reward function is told before any work."""
     completion = Completion(tokens=(0,), sampling_logprobs=(0.0,), text=state_gold(problem) or problem.answer, finish_reason="stop")

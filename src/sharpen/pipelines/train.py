@@ -17,13 +17,12 @@ import torch
 from sharpen.errors import RunError, SharpenError
 from sharpen.evaluation.evaluate import evaluate
 from sharpen.evaluation.summary import Comparison, ProblemResult, compare, summarise
-from sharpen.grading import grade
 from sharpen.models import lora
 from sharpen.models.loading import LoadedModel, resolve_device, resolve_dtype
 from sharpen.models.policy import LanguagePolicy, Policy
 from sharpen.models.saving import save_model
 from sharpen.pipelines import data, parts
-from sharpen.problems.checks import check_golds
+from sharpen.problems.checks import check_golds, check_sandbox
 from sharpen.problems.difficulty import select_by_pass_rate
 from sharpen.problems.source import fingerprint, load_problems
 from sharpen.recipe import Recipe, to_table
@@ -99,7 +98,8 @@ class _Run:
         self.trackers = FanOut(load_trackers(recipe.tracking.trackers, folder.path))
         self.train_problems, self.held_out = self._problems(base)
         self.method = parts.usable_method(recipe, base, observer.notice)
-        self.scorer = Scorer(recipe.rewards, base=base)
+        self.scorer = Scorer(recipe.rewards, base=base, steps=recipe.training.steps)
+        parts.tell_of_rewards(recipe, observer.notice)
         parts.probe_rewards(self.scorer, self.train_problems[0], recipe.rollout.group_size)
         parts.ensure_model(recipe.model, observer)
         self.loaded, self.rollout = parts.sampling_model(
@@ -113,7 +113,7 @@ class _Run:
             notice=observer.notice,
         )
         if self.method.supervision == "process":
-            self.scorer = Scorer(recipe.rewards, base=base, decode=self.rollout.decode)
+            self.scorer = Scorer(recipe.rewards, base=base, decode=self.rollout.decode, steps=recipe.training.steps)
         self.policy = LanguagePolicy(self.loaded.model, recompute=recipe.training.gradient_checkpointing)
         self.memory = self._plan_memory()
 
@@ -151,7 +151,8 @@ class _Run:
         train = load_problems(settings.train, base=base)
         held_out = load_problems(settings.held_out, base=base) if settings.held_out is not None else []
         parts.check_apart(train, held_out)
-        check_golds([*train, *held_out], grade)
+        check_sandbox([*train, *held_out], self.recipe.rewards.sandbox, self.observer.notice)
+        check_golds([*train, *held_out], sandbox=self.recipe.rewards.sandbox)
         if self.state is not None and self.state.problems_fingerprint != fingerprint(train):
             raise RunError(
                 f"resume {self.folder.path}: the training problems are not those the run began with.",
@@ -174,6 +175,7 @@ class _Run:
             "needs_value": self.method.value is not None,
             "rows": recipe.rollout.max_rows,
             "sequence_length": max(longest),
+            "optimiser": recipe.training.optimiser,
         }
         if "token_budget" not in self.resolved:
             chosen = recipe.training.token_budget
@@ -211,7 +213,13 @@ class _Run:
             self.observer.phase("estimating difficulty", len(self.train_problems) * settings.samples)
             sampling = Sampling(max_new_tokens=self.recipe.rollout.limit(1), temperature=self.recipe.rollout.temperature)
             rates = evaluate(
-                self.rollout, self.train_problems, settings.samples, sampling, stream="difficulty", on_progress=self.observer.advance
+                self.rollout,
+                self.train_problems,
+                settings.samples,
+                sampling,
+                stream="difficulty",
+                sandbox=self.recipe.rewards.sandbox,
+                on_progress=self.observer.advance,
             ).pass_rates
             self.folder.write_json(path, {"pass_rates": rates, "settings": settings.model_dump()})
         selection = select_by_pass_rate(self.train_problems, rates, settings.above, settings.below)
@@ -233,6 +241,7 @@ class _Run:
             settings.samples,
             sampling,
             require_stop=settings.require_stop,
+            sandbox=self.recipe.rewards.sandbox,
             on_progress=self.observer.advance,
         )
         completions.write(path.with_suffix(".parquet"), found.groups, found.scores)
@@ -265,6 +274,7 @@ class _Run:
         optimiser = Optimiser(
             self.loaded.model.named_parameters(),
             learning_rate=training.learning_rate,
+            kind=training.optimiser,
             betas=training.betas,
             weight_decay=training.weight_decay,
             max_grad_norm=training.max_grad_norm,

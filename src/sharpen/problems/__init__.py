@@ -1,6 +1,6 @@
 """Where problems come from, and how they are put to a model."""
 
-from sharpen.problems.checks import check_golds
+from sharpen.problems.checks import check_golds, check_sandbox
 from sharpen.problems.difficulty import Selection, select_by_pass_rate
 from sharpen.problems.source import (
     ArithmeticSource,
@@ -24,6 +24,7 @@ __all__ = [
     "Source",
     "Template",
     "check_golds",
+    "check_sandbox",
     "fingerprint",
     "load_problems",
     "render",

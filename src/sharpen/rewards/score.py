@@ -8,21 +8,25 @@ from __future__ import annotations
 import logging
 import math
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeGuard
+from typing import Protocol, TypeGuard, TypeVar
 
 import torch
 
 from sharpen.errors import RewardError
+from sharpen.grading import shared
 from sharpen.records import Completion, Group, Problem, RewardFailure, Scores
+from sharpen.rewards.beside import Logged, TrainerState
 from sharpen.rewards.call import Columns, Value, call
 from sharpen.rewards.functions import RewardFunction
 from sharpen.rewards.settings import RewardFunctionSettings, RewardSettings, load_function
 from sharpen.rewards.steps import judge, split, step_columns
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class VerdictLike(Protocol):
@@ -57,34 +61,47 @@ Decode = Callable[[Sequence[int]], str]
 class Scorer:
     """Scores groups by a recipe's reward functions.
 
-    The reward is Σ weight · part over the parts that are given. A part is not given (NaN in `parts`, and a `RewardFailure`) where its
-    function raises or returns None, NaN or an infinity. Where no part with a weight other than 0 is given, the completion is unscorable:
-    its total is NaN, never 0.
+    The reward is Σ weight · part over the parts that count at the step and are given. A part is not given (NaN in `parts`, and a
+    `RewardFailure`) where its function raises or returns None, NaN or an infinity. Where no part that counts is given, the completion is
+    unscorable: its total is NaN, never 0.
 
     Args:
-        settings: the recipe's section. A function named twice is recorded as `name` and `name_2`.
-        grade: judges a completion's text for a problem, called once a completion; `sharpen.grading.grade` when None.
+        settings: the recipe's section.
+        grade: judges a completion's text for a problem, called in this process, once a completion; the shared pool of grading workers
+            does when None.
         base: the folder that the paths of user functions are relative to.
         decode: token ids → text; given, the steps of completions are judged too.
+        steps: of the training, told to functions that ask for `trainer_state`.
 
     Raises:
         RewardError: for a function that cannot be loaded.
     """
 
     def __init__(
-        self, settings: RewardSettings, *, grade: Grader | None = None, base: Path | None = None, decode: Decode | None = None
+        self,
+        settings: RewardSettings,
+        *,
+        grade: Grader | None = None,
+        base: Path | None = None,
+        decode: Decode | None = None,
+        steps: int = 0,
     ) -> None:
-        self._grade = grade or _default_grade()
+        self._grade, self._sandbox = grade, settings.sandbox
         self._fail_fast = settings.fail_fast
         self._decode = decode
         self._steps = (settings.steps.function, settings.steps.load(base)) if decode is not None else None
-        self._functions: dict[str, tuple[RewardFunctionSettings, RewardFunction]] = {}
-        for entry in settings.functions:
-            same = sum(other.name == entry.name for other, _ in self._functions.values())
-            self._functions[f"{entry.name}_{same + 1}" if same else entry.name] = (entry, load_function(entry, base))
+        self._training_steps = steps
+        self._settings = settings
+        self._functions: dict[str, tuple[RewardFunctionSettings, RewardFunction]] = {
+            name: (entry, load_function(entry, base)) for name, entry in settings.parts.items()
+        }
 
-    def score(self, groups: Sequence[Group]) -> Scores:
+    def score(self, groups: Sequence[Group], *, step: int = 1) -> Scores:
         """The rewards of P groups of G completions.
+
+        Args:
+            groups: of one size.
+            step: of training, counted from 1, whose rewards they are; what is scored before training is scored as in its first step.
 
         Raises:
             RewardError: for a function that does not return one number (or None) a completion; and with `fail_fast`, for any part that is
@@ -93,12 +110,13 @@ class Scorer:
         """
         shape = _shape(groups)
         rows = [(group.problem, index, completion) for group in groups for index, completion in enumerate(group.completions)]
-        grades = [self._graded(problem, completion.text) for problem, _, completion in rows]
+        grades = self._graded([(problem, completion.text) for problem, _, completion in rows])
         columns = _columns(groups, grades)
         parts: dict[str, list[float]] = {}
         failures: list[RewardFailure] = []
+        state, logged = TrainerState(global_step=step - 1, max_steps=self._training_steps), Logged()
         for name, (entry, function) in self._functions.items():
-            values, reasons = call(name, function, columns, entry.parameters) if rows else ([], {})
+            values, reasons = call(name, function, columns, entry.parameters, state=state, logged=logged) if rows else ([], {})
             parts[name] = [value if _is_given(value) else math.nan for value in values]
             for place, value in enumerate(values):
                 if not _is_given(value):
@@ -106,14 +124,17 @@ class Scorer:
                     failures.append(RewardFailure(function=name, problem_id=rows[place][0].id, index=rows[place][1], reason=reason))
         self._report(failures)
         answers = [grade.extracted for grade in grades]
-        totals = [self._total(parts, place) for place in range(len(rows))]
+        weights = self._settings.weights(step)
+        totals = [_total(weights, parts, place) for place in range(len(rows))]
         return Scores(
             total=_tensor(totals, shape),
             parts={name: _tensor(values, shape) for name, values in parts.items()},
             correct=torch.tensor([grade.outcome == "right" for grade in grades], dtype=torch.bool).reshape(shape),
-            answers=tuple(tuple(answers[start * shape[1] : (start + 1) * shape[1]]) for start in range(shape[0])),
+            answers=_grouped(answers, shape),
             failures=tuple(failures),
             steps=self._judged([completion for _, _, completion in rows], totals, columns, shape[1]),
+            logged={name: _grouped(values, shape) for name, values in logged.columns.items()},
+            metrics={name: tuple(values) for name, values in logged.metrics.items()},
         )
 
     def _judged(
@@ -129,16 +150,10 @@ class Scorer:
         every = [by_place.get(place, ()) for place in range(len(completions))]
         return tuple(tuple(every[start : start + size]) for start in range(0, len(every), size))
 
-    def _graded(self, problem: Problem, text: str) -> VerdictLike:
-        try:
-            return self._grade(problem, text)
-        except Exception:
-            return _NoVerdict(reason=f"the grader failed\n{traceback.format_exc()}")
-
-    def _total(self, parts: dict[str, list[float]], place: int) -> float:
-        weighed = [entry.weight * parts[name][place] for name, (entry, _) in self._functions.items() if entry.weight]
-        given = [value for value in weighed if not math.isnan(value)]
-        return sum(given) if given else math.nan
+    def _graded(self, items: Sequence[tuple[Problem, str]]) -> Sequence[VerdictLike]:
+        if self._grade is None:
+            return shared().grade_all(items, sandbox=self._sandbox)
+        return [_judged(self._grade, problem, text) for problem, text in items]
 
     def _report(self, failures: list[RewardFailure]) -> None:
         """Stop at the first failure with `fail_fast`, else one warning."""
@@ -152,11 +167,17 @@ class Scorer:
         _log.warning("%d rewards could not be given. The first: %s", len(failures), what)
 
 
-def _default_grade() -> Grader:
-    from sharpen.grading import grade
+def _judged(grade: Grader, problem: Problem, text: str) -> VerdictLike:
+    try:
+        return grade(problem, text)
+    except Exception:
+        return _NoVerdict(reason=f"the grader failed\n{traceback.format_exc()}")
 
-    default: Grader = grade
-    return default
+
+def _total(weights: Mapping[str, float], parts: Mapping[str, Sequence[float]], place: int) -> float:
+    """The weighted sum of the parts that are given; NaN when none is."""
+    given = [weight * parts[name][place] for name, weight in weights.items() if not math.isnan(parts[name][place])]
+    return sum(given) if given else math.nan
 
 
 def _is_given(value: Value) -> TypeGuard[float]:
@@ -175,6 +196,10 @@ def _shape(groups: Sequence[Group]) -> tuple[int, int]:
     if len(sizes) > 1:
         raise ValueError(f"Groups of one batch must be equally large; got sizes {sizes}.")
     return len(groups), sizes[0] if sizes else 0
+
+
+def _grouped(values: Sequence[T], shape: tuple[int, int]) -> tuple[tuple[T, ...], ...]:
+    return tuple(tuple(values[start * shape[1] : (start + 1) * shape[1]]) for start in range(shape[0]))
 
 
 def _tensor(values: list[float], shape: tuple[int, int]) -> torch.Tensor:

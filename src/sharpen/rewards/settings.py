@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from sharpen import user_code
 from sharpen.errors import RewardError, nearest
+from sharpen.grading.confined import SandboxKind
 from sharpen.rewards import steps
+from sharpen.rewards.beside import ARGUMENTS
 from sharpen.rewards.functions import BUILT_IN, COLUMNS, RewardFunction
 
 
@@ -20,10 +23,13 @@ class RewardFunctionSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     function: str = Field(
-        description="accuracy, boxed, finished, format_think, overlong, or your own as path/to/file.py:name relative to the recipe"
+        description="accuracy, boxed, finished, format_think, language, overlong, repetition, or your own as path/to/file.py:name "
+        "relative to the recipe, or package.module:name"
     )
     weight: float = Field(1.0, allow_inf_nan=False, description="of its values in the sum; with 0 they are recorded and not counted")
     parameters: dict[str, Any] = Field(default_factory=dict, description="passed to the function by name")
+    from_step: int = Field(1, ge=1, description="the first step whose rewards it counts in; before, its values are only recorded")
+    until_step: int | None = Field(None, ge=1, description="the last such step; left out, it counts to the end")
 
     @field_validator("function")
     @classmethod
@@ -31,9 +37,22 @@ class RewardFunctionSettings(BaseModel):
         if ":" not in function and function not in BUILT_IN:
             known = ", ".join(sorted(BUILT_IN))
             raise ValueError(
-                f"unknown reward function '{function}'.{nearest(function, BUILT_IN)} Use {known}, or your own as path/to/file.py:name"
+                f"unknown reward function '{function}'.{nearest(function, BUILT_IN)} Use {known}, or your own as "
+                "path/to/file.py:name or package.module:name"
             )
         return function
+
+    @model_validator(mode="after")
+    def _in_order(self) -> RewardFunctionSettings:
+        if self.until_step is not None and self.until_step < self.from_step:
+            raise ValueError(
+                f"until_step: expected at least from_step = {self.from_step}, got {self.until_step}; both steps themselves are counted"
+            )
+        return self
+
+    def counts(self, step: int) -> bool:
+        """Whether its values are counted in the rewards of this step, from 1."""
+        return self.weight != 0 and self.from_step <= step and (self.until_step is None or step <= self.until_step)
 
     @property
     def name(self) -> str:
@@ -46,14 +65,18 @@ class StepSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    function: str = Field("equations", description="equations (does each line's hold?), or your own as path/to/file.py:name")
+    function: str = Field(
+        "equations", description="equations (does each line's hold?), or your own as path/to/file.py:name or package.module:name"
+    )
 
     @field_validator("function")
     @classmethod
     def _known(cls, function: str) -> str:
         if ":" not in function and function not in steps.BUILT_IN:
             known = ", ".join(sorted(steps.BUILT_IN))
-            raise ValueError(f"unknown step function '{function}'.{nearest(function, steps.BUILT_IN)} Use {known}, or path/to/file.py:name")
+            raise ValueError(
+                f"unknown step function '{function}'.{nearest(function, steps.BUILT_IN)} Use {known}, or your own as path/to/file.py:name"
+            )
         return function
 
     def load(self, base: Path | None = None) -> RewardFunction:
@@ -68,6 +91,7 @@ class RewardSettings(BaseModel):
 
     functions: list[RewardFunctionSettings] = Field(min_length=1, description="the parts of the reward")
     steps: StepSettings = Field(default_factory=StepSettings)
+    sandbox: SandboxKind = Field("bubblewrap", description='where the code of completions runs; "none" is without protection, as you')
     fail_fast: bool = Field(False, description="stop, before any update, where a function raises or gives NaN, an infinity or None")
 
     @model_validator(mode="after")
@@ -75,6 +99,24 @@ class RewardSettings(BaseModel):
         if not any(function.weight for function in self.functions):
             raise ValueError("every weight is 0, so there is no reward; give at least one function another weight")
         return self
+
+    @property
+    def parts(self) -> Mapping[str, RewardFunctionSettings]:
+        """The functions by the names of their parts, in order; a function named twice is `name` and `name_2`."""
+        out: dict[str, RewardFunctionSettings] = {}
+        for entry in self.functions:
+            same = sum(other.name == entry.name for other in out.values())
+            out[f"{entry.name}_{same + 1}" if same else entry.name] = entry
+        return out
+
+    def weights(self, step: int) -> dict[str, float]:
+        """What the reward of this step, from 1, is the sum of: the weight of each part that counts."""
+        return {name: entry.weight for name, entry in self.parts.items() if entry.counts(step)}
+
+    def step_without(self, last: int) -> int | None:
+        """The first of the steps 1 to `last` in whose reward nothing counts; None when there is none."""
+        changes = {1, *(entry.until_step + 1 for entry in self.functions if entry.until_step is not None)}
+        return next((step for step in sorted(changes) if step <= last and not self.weights(step)), None)
 
 
 def load_function(settings: RewardFunctionSettings, base: Path | None = None) -> RewardFunction:
@@ -85,7 +127,7 @@ def load_function(settings: RewardFunctionSettings, base: Path | None = None) ->
         base: what a file's path is relative to (the recipe's folder); the working directory when None.
 
     Raises:
-        RewardError: for a file that is missing or fails to run, or lacks the function, and for a parameter that it does not take.
+        RewardError: for a file or module that is missing or fails to run, or lacks the function, and for a parameter that it does not take.
     """
     function = BUILT_IN[settings.function] if settings.function in BUILT_IN else from_file(settings.function, base)
     _check_parameters(settings, function)
@@ -93,7 +135,7 @@ def load_function(settings: RewardFunctionSettings, base: Path | None = None) ->
 
 
 def from_file(address: str, base: Path | None, what: str = "Reward function") -> RewardFunction:
-    """The function `name` of `path/to/file.py:name`."""
+    """The function `name` of `path/to/file.py:name` or `package.module:name`."""
     file, _, name = address.rpartition(":")
     return user_code.load(file, name, base=base, what=f"{what} '{address}'", kind=RewardError)
 
@@ -101,15 +143,16 @@ def from_file(address: str, base: Path | None, what: str = "Reward function") ->
 def _check_parameters(settings: RewardFunctionSettings, function: RewardFunction) -> None:
     """Refuse a parameter that is a column's name, or that the function's signature has no place for."""
     for name in settings.parameters:
-        if name in COLUMNS:
-            raise RewardError(f"Reward function '{settings.function}': '{name}' is a column and cannot be a parameter.", fix="Rename it.")
+        if name in COLUMNS or name in ARGUMENTS:
+            what = "a column" if name in COLUMNS else "an argument that sharpen gives"
+            raise RewardError(f"Reward function '{settings.function}': '{name}' is {what} and cannot be a parameter.", fix="Rename it.")
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
-    options = [parameter.name for parameter in parameters if parameter.name not in COLUMNS]
+    options = [parameter.name for parameter in parameters if parameter.name not in (*COLUMNS, *ARGUMENTS)]
     for name in settings.parameters:
         if name not in options:
             raise RewardError(

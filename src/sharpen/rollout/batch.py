@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-FIRST_ROOM = 64  # tokens a row has room for at first; doubled when they are used up
+ROOM = 64  # tokens a row has room for at first, and is given more of when they are used up
 
 
 class Prompts:
@@ -60,9 +61,14 @@ class Rows:
     def __init__(self, prompts: Prompts, prompt_of: Tensor) -> None:
         self.prompts, self.prompt_of = prompts, prompt_of
         self.lengths = torch.zeros_like(prompt_of)  # tokens of each completion whose keys are held
-        shape = (len(prompt_of), prompts.layers[0][0].shape[1], FIRST_ROOM, prompts.layers[0][0].shape[3])
+        shape = (len(prompt_of), prompts.layers[0][0].shape[1], ROOM, prompts.layers[0][0].shape[3])
         self.layers = [(k.new_zeros(shape), k.new_zeros(shape)) for k, _ in prompts.layers]
         self.arrange()
+
+    @property
+    def room(self) -> int:
+        """Tokens that a row has room for. Attention is over all of it, masked, so that nothing is copied and shapes seldom change."""
+        return self.layers[0][0].shape[2]
 
     def arrange(self) -> None:
         """Lay the rows out by prompt, [P · G], for products with the prompts' keys; none is moved where they lie so already."""
@@ -87,26 +93,24 @@ class Rows:
 
     def begin(self, windows: Sequence[int | None]) -> None:
         """Make room for one token more a row, and the masks of this step."""
-        longest = int(self.lengths.max()) + 1
+        self.longest = int(self.lengths.max()) + 1
         self.even = bool((self.lengths == self.lengths[0]).all())
-        if longest > (room := self.layers[0][0].shape[2]):
-            self.layers = [(torch.cat([k, torch.zeros_like(k)], 2), torch.cat([v, torch.zeros_like(v)], 2)) for k, v in self.layers]
-            assert longest <= 2 * room
-        self.longest = longest
+        if self.longest > self.room:
+            self.layers = [(functional.pad(k, (0, 0, 0, ROOM)), functional.pad(v, (0, 0, 0, ROOM))) for k, v in self.layers]
         self.masks = {window: self._mask(window) for window in windows}
 
     def _mask(self, window: int | None) -> Tensor | None:
-        """[R, 1, 1, L + T], 0 where a row may look and -inf elsewhere; None where it may look everywhere."""
+        """[R, 1, 1, L + room], 0 where a row may look and -inf elsewhere; None where it may look everywhere."""
         prompt_length, own = self.prompts.lengths[self.prompt_of][:, None], self.lengths[:, None]
         device = own.device
-        prompt, place = torch.arange(self.prompts.layers[0][0].shape[2], device=device), torch.arange(self.longest, device=device)
+        prompt, place = torch.arange(self.prompts.layers[0][0].shape[2], device=device), torch.arange(self.room, device=device)
         seen = torch.cat([prompt[None] < prompt_length, place[None] <= own], dim=1)
         if window is not None:
             back = torch.cat([prompt_length + own - prompt[None], own - place[None]], dim=1)
             seen &= back < window
         if bool(seen.all()):
             return None
-        return torch.where(seen, 0.0, -torch.inf)[:, None, None]
+        return torch.where(seen, 0.0, -torch.inf).to(self.layers[0][0].dtype)[:, None, None]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
         """Write this token's keys and values, and attend to all there are.
@@ -127,18 +131,19 @@ class Rows:
         else:
             rows = torch.arange(len(k), device=k.device)
             keys[rows, :, self.lengths], values[rows, :, self.lengths] = k, v
-        keys, values = keys[:, :, : self.longest], values[:, :, : self.longest]
         prompt_keys, prompt_values = self.prompts.layers[layer]
-        width, shape = prompt_keys.shape[2], (len(q), keys.shape[1], -1, q.shape[-1])
-        q = q.view(shape)
-        scores = torch.empty(*q.shape[:3], width + self.longest, dtype=torch.promote_types(q.dtype, torch.float32), device=q.device)
-        scores[..., :width] = self._to_rows(self._to_grid(q) @ prompt_keys.transpose(2, 3))
+        width = prompt_keys.shape[2]
+        q = q.view(len(q), keys.shape[1], -1, q.shape[-1])
+        scores = q.new_empty(*q.shape[:3], width + self.room)
+        of_prompts = self._to_rows(self._to_grid(q) @ prompt_keys.transpose(2, 3))
+        scores.view(*of_prompts.shape[:4], -1)[..., :width] = of_prompts
         scores[..., width:] = _against_keys(q, keys)
         if (mask := self.masks[window]) is not None:
             scores += mask
-        shares = scores.softmax(dim=-1).to(q.dtype)
+        shares = scores.softmax(dim=-1)
         out = shares[..., width:] @ values
-        out += self._to_rows(self._to_grid(shares[..., :width]) @ prompt_values)
+        of_prompts = self._to_rows(self._to_grid(shares[..., :width]) @ prompt_values)
+        out.view(of_prompts.shape).add_(of_prompts)
         return out.flatten(1)
 
     def _to_grid(self, x: Tensor) -> Tensor:
@@ -147,9 +152,9 @@ class Rows:
         return x.unflatten(0, (-1, self.group)).transpose(1, 2).flatten(2, 3)
 
     def _to_rows(self, x: Tensor) -> Tensor:
-        """The opposite."""
-        x = x.unflatten(2, (self.group, -1)).transpose(1, 2).flatten(0, 1)
-        return x if self.in_order else x[self.place]
+        """The opposite, as [P, G, J, M, ...]; a view where the rows are in order, else [R, 1, J, M, ...]."""
+        x = x.unflatten(2, (self.group, -1)).transpose(1, 2)
+        return x if self.in_order else x.flatten(0, 1)[self.place][:, None]
 
 
 def _against_keys(q: Tensor, keys: Tensor) -> Tensor:

@@ -29,22 +29,24 @@ def choose(logits: Tensor, draws: Tensor, sampling: Sampling) -> tuple[Tensor, T
     Returns:
         Token ids int64 [B], and their log-probabilities float32 [B] at the temperature (at 1 when greedy), of the whole distribution.
     """
-    logits = logits.float()
     if sampling.temperature == 0:
         tokens = logits.argmax(dim=-1)
+        logits = logits.float()
         return tokens, logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(dim=-1)
+    highest = logits.amax(dim=1, keepdim=True).float()
+    weights = logits.float() - highest
     if sampling.temperature != 1:
-        logits = logits / sampling.temperature
-    highest = logits.amax(dim=1, keepdim=True)
-    weights = (logits - highest).exp_()
+        weights /= sampling.temperature
+    weights.exp_()
     total = weights.sum(dim=1)
     tokens = _invert(weights if sampling.top_p >= 1 else _nucleus(weights / total[:, None], sampling.top_p), draws)
-    return tokens, (logits.gather(1, tokens[:, None]) - highest).squeeze(1) - total.log()
+    return tokens, (logits.gather(1, tokens[:, None]).float() - highest).squeeze(1) / sampling.temperature - total.log()
 
 
 def _invert(weights: Tensor, draws: Tensor) -> Tensor:
     """The first entry of each row at which the running sum is above draw · total; by blocks, so that few entries are summed one by one."""
-    padded = functional.pad(weights, (0, -weights.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
+    missing = -weights.shape[1] % BLOCK
+    padded = (functional.pad(weights, (0, missing)) if missing else weights).unflatten(1, (-1, BLOCK))
     block, rest = _first_above(padded.sum(dim=2), draws, None)
     inside = padded[torch.arange(len(padded), device=padded.device), block]
     return block * BLOCK + _first_above(inside, draws, rest)[0]

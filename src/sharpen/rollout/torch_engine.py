@@ -200,7 +200,7 @@ class _Work:
         qkv = layer.qkv(layer.before_attention(x, dtype)).unflatten(1, (-1, layer.head_size))
         qk = qkv[:, :turned].to(x.dtype)
         if layer.head_norm is not None:
-            qk = torch.nn.functional.rms_norm(qk, (layer.head_size,), None, layer.head_eps) * layer.head_norm
+            qk, _ = decoder.rms_norm(qk, layer.head_norm, layer.head_eps, x.dtype)
         qk = rotate(qk, rotation).to(dtype)
         mixed = layer.o(rows.attend(i, qk[:, : self.weights.heads], qk[:, self.weights.heads :], qkv[:, turned:], layer.window))
         x = x + (mixed if layer.after_attention is None else layer.after_attention(mixed, x.dtype))

@@ -19,8 +19,8 @@ def path_of(folder: Path, step: int) -> Path:
 def write(path: Path, groups: Sequence[Group], scores: Scores) -> None:
     """Write groups and their scores; a file cut short is never seen under this name.
 
-    Columns: group_id, problem_id, index, prompt, completion, answer, ground_truth, correct, reward (null where unscorable),
-    reward/NAME for each part, finish_reason, length (tokens), tokens, sampling_logprobs (nats).
+    Columns: group_id, problem_id, index, prompt, completion, answer, ground_truth, correct, reward (null where unscorable), reward/NAME
+    for each part, log/NAME for what reward functions wrote down, finish_reason, length (tokens), tokens, sampling_logprobs (nats).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -42,6 +42,7 @@ def write(path: Path, groups: Sequence[Group], scores: Scores) -> None:
         "correct": pa.array([bool(scores.correct[p, i]) for p, i in places], pa.bool_()),
         "reward": pa.array([value(scores.total, p, i) for p, i in places], pa.float64()),
         **{f"reward/{name}": pa.array([value(part, p, i) for p, i in places], pa.float64()) for name, part in scores.parts.items()},
+        **{f"log/{name}": _column([rows[p][i] for p, i in places]) for name, rows in scores.logged.items()},
         "finish_reason": pa.array([c.finish_reason for c in completions], pa.string()),
         "length": pa.array([len(c.tokens) for c in completions], pa.int32()),
         "tokens": pa.array([list(c.tokens) for c in completions], pa.list_(pa.int32())),
@@ -51,6 +52,16 @@ def write(path: Path, groups: Sequence[Group], scores: Scores) -> None:
     temporary = path.with_suffix(".writing")
     pq.write_table(pa.table(columns), temporary, compression="zstd")
     os.replace(temporary, path)
+
+
+def _column(values: list[Any]) -> Any:
+    """Values of any one type as they are; of several types, as text."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except pa.ArrowException:
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
 def read(path: Path) -> list[dict[str, Any]]:

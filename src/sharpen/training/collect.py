@@ -18,7 +18,7 @@ from sharpen.training.problem_stream import ProblemStream
 class Scorer(Protocol):
     """Gives groups their rewards."""
 
-    def score(self, groups: Sequence[Group]) -> Scores:
+    def score(self, groups: Sequence[Group], *, step: int = 1) -> Scores:
         """See `sharpen.rewards.score.Scorer.score`."""
         ...
 
@@ -66,14 +66,14 @@ def collect(
         on_progress: called with the number of completions that have just finished.
     """
     groups = rollout.sample(problems.take(count), group_size, sampling, step=step, on_progress=on_progress)
-    scores = scorer.score(groups)
+    scores = scorer.score(groups, step=step)
     replaced = 0
     for attempt in range(1, refills + 1):
         flat = zero_variance(scores.total).nonzero().squeeze(1).tolist()
         if not flat:
             break
         fresh = rollout.sample(problems.take(len(flat)), group_size, sampling, step=step, attempt=attempt, on_progress=on_progress)
-        fresh_scores = scorer.score(fresh)
+        fresh_scores = scorer.score(fresh, step=step)
         replaced += len(flat)
         groups, scores = _replace(groups, scores, flat, fresh, fresh_scores)
     return Collected(groups=groups, scores=scores, replaced=replaced)
@@ -91,6 +91,13 @@ def _replace(
         steps = tuple(new.get(place, old) for place, old in enumerate(steps))
     for place, group, found in zip(places, fresh, fresh_scores.answers, strict=True):
         groups[place], answers[place] = group, found
+    logged: dict[str, tuple[tuple[object, ...], ...]] = {}
+    for name in dict.fromkeys([*scores.logged, *fresh_scores.logged]):
+        nothing = tuple((None,) * len(group.completions) for group in groups)
+        rows = list(scores.logged.get(name, nothing))
+        for row, place in enumerate(places):
+            rows[place] = fresh_scores.logged[name][row] if name in fresh_scores.logged else nothing[place]
+        logged[name] = tuple(rows)
     return groups, Scores(
         total=scores.total.index_copy(0, index, fresh_scores.total),
         parts={name: part.index_copy(0, index, fresh_scores.parts[name]) for name, part in scores.parts.items()},
@@ -98,6 +105,11 @@ def _replace(
         answers=tuple(answers),
         failures=scores.failures + fresh_scores.failures,
         steps=steps,
+        logged=logged,
+        metrics={
+            name: (*scores.metrics.get(name, ()), *fresh_scores.metrics.get(name, ()))
+            for name in dict.fromkeys([*scores.metrics, *fresh_scores.metrics])
+        },
     )
 
 
@@ -120,4 +132,6 @@ def summary(collected: Collected) -> dict[str, float]:
     for name, part in collected.scores.parts.items():
         known = ~part.isnan()
         out[f"reward/{name}"] = float(part[known].mean()) if known.any() else float("nan")
+    for name, values in collected.scores.metrics.items():
+        out[f"log/{name}"] = sum(values) / len(values)
     return out

@@ -175,6 +175,9 @@ class Trainer:
             "total_completions": float(totals["completions"]),
         }
         seconds = seconds | {"step": sum(seconds.values()), "tokens_per_second": tokens / max(1e-9, seconds["rollout"])}
+        weights = self.recipe.rewards.weights(step)
+        if step == 1 or weights != self.recipe.rewards.weights(step - 1):
+            self.events.append("reward_weights", step=step, weights=weights)
         self.events.append("step", step=step, metrics=metrics)
         for failure in collected.scores.failures:
             self.events.append(

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from sharpen.errors import RunError
 from sharpen.models.policy import Policy
 from sharpen.records import TrainingBatch
+from sharpen.training.optimiser import Kind, state_bytes
 
 BUDGETS = (8192, 4096, 2048, 1024, 512, 256)
-CPU_BUDGET = 2048  # matrix products of a CPU gain nothing beyond this
+CPU_BUDGET = 1024  # matrix products of a CPU gain nothing beyond this
 HEADROOM = 0.9  # the share of available memory that a run may plan to use
 
 
@@ -100,6 +101,7 @@ def estimate(
     rows: int,
     sequence_length: int,
     needs_value: bool = False,
+    optimiser: Kind = "adamw",
     head_chunk: int = 128,
 ) -> MemoryEstimate:
     """The memory of a run.
@@ -112,6 +114,7 @@ def estimate(
         needs_value: whether a value model is trained, a copy of the policy's body that is trained whole.
         rows: completions decoded at once.
         sequence_length: prompt and completion at their longest, in tokens.
+        optimiser: its kind.
         head_chunk: rows of the language-model head at a time.
     """
     module = policy.module
@@ -124,9 +127,9 @@ def estimate(
     backward = 2 * head_chunk * vocabulary * 4
     return MemoryEstimate(
         baseline=resident(device),
-        optimiser=_training_bytes(trained),
+        optimiser=_training_bytes(trained, optimiser),
         reference=weights if needs_reference else 0,
-        value=weights + _training_bytes(parameters) if needs_value else 0,
+        value=weights + _training_bytes(parameters, optimiser) if needs_value else 0,
         rollout=weights + rows * (_cache_bytes(module, sequence_length) * 5 // 4 + 5 * vocabulary * 4),
         training=fixed + per_token * token_budget + backward,
         saving=weights if len(trained) < len(parameters) and device.type == "cpu" else 0,  # merged on the CPU
@@ -165,9 +168,9 @@ def human(size: float) -> str:
     return f"{size:.1f} GiB"
 
 
-def _training_bytes(parameters: list[nn.Parameter]) -> int:
-    """Gradients, two float32 moments, and for weights in less than float32 a master copy and its gradient."""
-    return sum(p.numel() * (p.element_size() + 8 + (0 if p.dtype == torch.float32 else 8)) for p in parameters)
+def _training_bytes(parameters: list[nn.Parameter], kind: Kind) -> int:
+    """Gradients, and what the optimiser keeps."""
+    return sum(p.numel() * p.element_size() for p in parameters) + state_bytes(parameters, kind)
 
 
 def _cache_bytes(module: nn.Module, length: int) -> int:

@@ -1,15 +1,18 @@
-"""AdamW with warm-up, a schedule and gradient clipping; a float32 master copy where the weights are held in less."""
+"""AdamW or Adafactor with warm-up, a schedule and gradient clipping; a float32 master copy where the weights are held in less."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+STATE = ("step", "exp_avg", "exp_avg_sq", "row_var", "col_var", "variance")  # of AdamW and of Adafactor
+PART = 16 * 2**20  # entries whose float32 gradients exist at once
 Schedule = Literal["constant", "linear", "cosine"]
+Kind = Literal["adamw", "adafactor"]
 
 
 def rate_factor(update: int, *, warmup: int, total: int, schedule: Schedule) -> float:
@@ -30,11 +33,13 @@ def rate_factor(update: int, *, warmup: int, total: int, schedule: Schedule) -> 
 
 
 class Optimiser:
-    """AdamW over named parameters.
+    """An optimiser of PyTorch's over named parameters.
 
     Args:
         parameters: (name, parameter) pairs; shared ones once.
         learning_rate: the peak.
+        kind: `adamw`, or `adafactor` (arXiv:1804.04235), which keeps a row's and a column's mean square of each matrix in place of two
+            moments an entry, and takes the learning rate relative to the root mean square of each parameter.
         betas: of the moments.
         eps: of AdamW.
         weight_decay: decoupled.
@@ -49,6 +54,7 @@ class Optimiser:
         parameters: Iterable[tuple[str, nn.Parameter]],
         *,
         learning_rate: float,
+        kind: Kind = "adamw",
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
@@ -62,39 +68,52 @@ class Optimiser:
         self.learning_rate, self.max_grad_norm = learning_rate, max_grad_norm
         self.warmup, self.total, self.schedule = warmup, total, schedule
         self.updates = 0
-        self.adam = torch.optim.AdamW(self.master, lr=learning_rate, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
+        make: type[torch.optim.Optimizer] = torch.optim.AdamW if kind == "adamw" else torch.optim.Adafactor
+        settings: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay}
+        settings |= {"betas": betas, "eps": eps, "fused": True} if kind == "adamw" else {"foreach": False}
+        self.parts = [(part, make([self.master[i] for i in part], **settings)) for part in parts_of(self.master)]
 
     @property
     def rate(self) -> float:
         """The learning rate of the next update."""
         return self.learning_rate * rate_factor(self.updates, warmup=self.warmup, total=self.total, schedule=self.schedule)
 
+    @torch.no_grad()
     def step(self) -> float:
         """Update the weights from their gradients and drop those; the gradient norm before clipping.
 
-        A gradient that is not finite makes the update void: the weights and moments stay as they are, and the norm tells.
+        A gradient that is not finite makes the update void: the weights and moments stay as they are, and the norm tells. Where the
+        weights are held in less than float32, float32 gradients exist of one part of the parameters at a time.
         """
-        for (_, p), master in zip(self.parameters, self.master, strict=True):
-            if master is not p:
-                master.grad = None if p.grad is None else p.grad.float()
-        norm = nn.utils.clip_grad_norm_(self.master, self.max_grad_norm)
+        grads = [p.grad for _, p in self.parameters if p.grad is not None]
+        norms = [torch.linalg.vector_norm(grad, dtype=torch.promote_types(grad.dtype, torch.float32)) for grad in grads]
+        norm = torch.stack(norms).norm() if norms else torch.zeros(())
         if norm.isfinite():
-            self.adam.param_groups[0]["lr"] = self.rate
-            self.adam.step()
-            self.updates += 1
-            with torch.no_grad():
-                for (_, p), master in zip(self.parameters, self.master, strict=True):
+            # As torch.nn.utils.clip_grad_norm_ does it.
+            factor = (self.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+            for part, optimiser in self.parts:
+                optimiser.param_groups[0]["lr"] = self.rate
+                for i in part:
+                    p, master = self.parameters[i][1], self.master[i]
+                    grad, p.grad = p.grad, None
+                    master.grad = None if grad is None else grad.to(master.dtype).mul_(factor)
+                optimiser.step()
+                for i in part:
+                    p, master = self.parameters[i][1], self.master[i]
+                    master.grad = None
                     if master is not p:
                         p.copy_(master)
-        for (_, p), master in zip(self.parameters, self.master, strict=True):
-            p.grad = master.grad = None
+            self.updates += 1
+        for _, p in self.parameters:
+            p.grad = None
         return float(norm)
 
     def state_tensors(self) -> dict[str, Tensor]:
         """Moments, step counters and master copies by name, for the checkpoint; empty before the first update but for the masters."""
         out: dict[str, Tensor] = {}
+        state = {master: kept for _, optimiser in self.parts for master, kept in optimiser.state.items()}
         for (name, p), master in zip(self.parameters, self.master, strict=True):
-            for key, value in self.adam.state.get(master, {}).items():
+            for key, value in state.get(master, {}).items():
                 out[f"{key}/{name}"] = value.detach().contiguous()
             if master is not p:
                 out[f"master/{name}"] = master.detach().contiguous()
@@ -103,10 +122,35 @@ class Optimiser:
     def load_state_tensors(self, tensors: dict[str, Tensor], updates: int) -> None:
         """The opposite of `state_tensors`, bit for bit."""
         self.updates = updates
-        for (name, p), master in zip(self.parameters, self.master, strict=True):
-            state = {key: tensors[f"{key}/{name}"].clone() for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in tensors}
-            if state:
-                self.adam.state[master] = state
-            if master is not p:
-                with torch.no_grad():
-                    master.copy_(tensors[f"master/{name}"])
+        for part, optimiser in self.parts:
+            for i in part:
+                (name, p), master = self.parameters[i], self.master[i]
+                state = {key: tensors[f"{key}/{name}"].clone() for key in STATE if f"{key}/{name}" in tensors}
+                if state:
+                    optimiser.state[master] = state
+                if master is not p:
+                    with torch.no_grad():
+                        master.copy_(tensors[f"master/{name}"])
+
+
+def state_bytes(tensors: Sequence[Tensor], kind: Kind) -> int:
+    """What an optimiser keeps for these parameters, master copies and float32 gradients included."""
+    narrow = [t for t in tensors if t.dtype != torch.float32]
+    copies = 4 * sum(t.numel() for t in narrow)
+    gradients = 4 * max((sum(narrow[i].numel() for i in part) for part in parts_of(narrow)), default=0)
+    if kind == "adamw":
+        return copies + gradients + 8 * sum(t.numel() for t in tensors)
+    return copies + gradients + 4 * sum(t.numel() // t.shape[-1] + t.numel() // t.shape[-2] if t.dim() > 1 else t.numel() for t in tensors)
+
+
+def parts_of(tensors: Sequence[Tensor]) -> list[list[int]]:
+    """Indices of the tensors, in order, in parts of about `PART` entries at most; a larger tensor is a part by itself."""
+    parts: list[list[int]] = []
+    size = PART
+    for i, tensor in enumerate(tensors):
+        if size + tensor.numel() > PART:
+            parts.append([])
+            size = 0
+        parts[-1].append(i)
+        size += tensor.numel()
+    return parts

@@ -87,7 +87,7 @@ class Stored:
         """See `Source.collect`; the policy that sampled is as old as the training."""
         taken = [self.groups[problem.id] for problem in self.problems.take(self.count)]
         groups = [replace(group, id=f"{step}/{position}/0") for position, group in enumerate(taken)]
-        return Collected(groups=groups, scores=self.scorer.score(groups), replaced=0, age=step - 1)
+        return Collected(groups=groups, scores=self.scorer.score(groups, step=step), replaced=0, age=step - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class Demonstrations:
             )
             for position, problem in enumerate(self.problems.take(self.count))
         ]
-        return Collected(groups=groups, scores=self.scorer.score(groups), replaced=0)
+        return Collected(groups=groups, scores=self.scorer.score(groups, step=step), replaced=0)
 
 
 def needed(problems: Sequence[Problem], seed: int, count: int) -> list[Problem]:
