@@ -156,29 +156,50 @@ def test_paper_mode_is_tolerant(gold: str, answer: str, equal: bool) -> None:
     assert grade_math(gold, rf"\boxed{{{answer}}}", mode="paper").outcome == ("right" if equal else "wrong")
 
 
-def test_a_ground_truth_that_takes_too_long_is_unscorable(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parse(text: str) -> None:
-        while True:
-            pass
+def _endless(*_: object) -> None:
+    while True:
+        pass
 
+
+def test_a_ground_truth_that_takes_too_long_is_unscorable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "TIME_LIMIT", 0.1)
-    monkeypatch.setattr(room, "_parse", parse)
+    monkeypatch.setattr(room, "read", _endless)
     grade = grade_math("x + 987654", r"\boxed{x}")
     assert (grade.outcome, grade.reason) == ("unscorable", "the ground truth 'x + 987654' takes longer than 0.1 s to parse")
     room.gold_fault.cache_clear()
 
 
-@pytest.mark.parametrize("answer", [r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}", "(((9!)!)!)", "9^{9^{9^9}}"])
-def test_an_endless_computation_is_wrong_in_time_and_the_next_is_judged(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "TIME_LIMIT", 0.5)
+def test_a_comparison_that_takes_too_long_is_wrong_and_the_next_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     room.compare.cache_clear()
     start = time.perf_counter()
-    grade = grade_math(r"\sqrt{2}", rf"\boxed{{{answer}}}")
+    with monkeypatch.context() as patched:
+        patched.setattr(room, "TIME_LIMIT", 0.5)
+        patched.setattr(room, "equal", _endless)
+        grade = grade_math(r"\sqrt{2}", r"\boxed{\sqrt{3}}")
     assert (grade.outcome, grade.reason) == ("wrong", "the last box: comparing takes longer than 0.5 s")
     assert time.perf_counter() - start < 3.0
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert grade_math(r"\sqrt{2}", r"\boxed{\frac{2}{\sqrt{2}}}").outcome == "right"
     room.compare.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}",
+        "(((9!)!)!)",
+        "9^{9^{9^9}}",
+        r"\sqrt[10^{9}]{2}",
+        r"\cos(10^{10^{10}})",
+        r"\binom{10^{9}}{10^{8}}",
+        r"\begin{pmatrix} 9^{9^{9^9}} \\ 1 \end{pmatrix}",
+    ],
+)
+@pytest.mark.parametrize("gold", [r"\sqrt{2}", r"\frac{\pi}{2}", "x^2 + 1", "(1, 2)"])
+def test_an_endless_computation_is_wrong_at_once(gold: str, answer: str) -> None:
+    start = time.perf_counter()
+    assert grade_math(gold, rf"\boxed{{{answer}}}").outcome == "wrong"
+    assert time.perf_counter() - start < 1.0
 
 
 SOME = [row for row in EQUAL if "x" not in row[0]][::3]

@@ -22,7 +22,7 @@ from sharpen.grading.extract import clean, extract
 from sharpen.grading.forms import Foreign, Form, Parts, Value, Words
 from sharpen.grading.numbers import quantity
 from sharpen.grading.numeric import TooLargeError
-from sharpen.grading.reading import read
+from sharpen.grading.reading import read, read_words
 from sharpen.grading.spelling import normal, spell
 from sharpen.grading.timing import TimeUpError, time_limit
 from sharpen.grading.verdict import Mode, Verdict
@@ -73,23 +73,23 @@ def gold_fault(gold: str) -> str | None:
         return "the ground truth is empty"
     if len(gold) > LONGEST_ANSWER:
         return f"the ground truth has {len(gold)} characters, more than {LONGEST_ANSWER}"
-    if quantity(gold) is not None:
-        return None
-    form = read(gold)
-    if form is None:
-        return "the ground truth is empty"
-    if not _holds_foreign(form):
+    if quantity(gold) is not None or read_words(gold) is not None:
         return None
     try:
         with time_limit(TIME_LIMIT):
-            parsed = library.parse(spell(gold))
+            return None if _is_read(gold) else f"the ground truth '{gold}' cannot be parsed"
     except TimeUpError as late:
         return f"the ground truth '{gold}' takes longer than {late.seconds:g} s to parse"
     except MemoryError:
         return f"the ground truth '{gold}' takes more memory than there is"
     except Exception as error:
         return f"the ground truth '{gold}' cannot be parsed: {type(error).__name__}: {error}"[:200]
-    return f"the ground truth '{gold}' cannot be parsed" if parsed is None else None
+
+
+def _is_read(gold: str) -> bool:
+    """Whether our grammar reads a ground truth, or else math-verify."""
+    form = read(gold)
+    return form is not None and (not _holds_foreign(form) or library.parse(spell(gold)) is not None)
 
 
 def _holds_foreign(form: Form) -> bool:
@@ -104,7 +104,7 @@ def compare(gold: str, answer: str, mode: Mode, *, shortcuts: bool = True) -> tu
         gold: the ground truth, cleaned.
         answer: the answer, cleaned.
         mode: what counts as equal.
-        shortcuts: decide equal texts and plain numbers at once; without, everything goes the long way, which a test compares with.
+        shortcuts: decide equal texts, plain numbers and words at once; without, everything goes the long way, which a test compares with.
     """
     if not answer:
         return False, "the answer is empty"
@@ -115,6 +115,9 @@ def compare(gold: str, answer: str, mode: Mode, *, shortcuts: bool = True) -> tu
         if numbers[0] is not None and numbers[1] is not None and None in (numbers[0].unit, numbers[1].unit):
             same = numbers[0].value == numbers[1].value or (mode == "paper" and near(numbers[0].value, numbers[1].value))
             return same, "the same number" if same else "another number"
+        words = read_words(gold), read_words(answer)
+        if words[0] is not None and words[1] is not None:
+            return words[0] == words[1], "the same words" if words[0] == words[1] else "other words"
     try:
         with time_limit(TIME_LIMIT):
             return _compare_forms(gold, answer, mode)

@@ -68,18 +68,25 @@ _BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eig
 @functools.lru_cache(maxsize=32768)
 def read(text: str) -> Form | None:
     """What an answer says; None for an empty one."""
-    unit_vectors = _try_unit_vectors(text)
+    bare = _undressed(text)
+    if not bare:
+        return None
+    return _try_unit_vectors(text) or _read(bare, depth=0)
+
+
+def read_words(text: str) -> Words | None:
+    """The words that an answer is; None when it may be anything else. Takes no time."""
+    words = _try_words(_undressed(text), 0)
+    return words if isinstance(words, Words) else None
+
+
+def _undressed(text: str) -> str:
+    """The answer in one spelling, without what says that it is one, and without fonts around all of it."""
     text = spell(text)
     text = _PREFACE.sub("", text, count=1) if _PREFACE.match(text) else text
     while (dressed := _WHOLE_DRESS.fullmatch(text)) and not text.startswith(r"\overline"):
         text = dressed[1].strip()
-    text = _without_approximation(text)
-    text = text.strip(" .;,") if not text.endswith(r"\,") else text
-    if not text:
-        return None
-    if unit_vectors is not None:
-        return unit_vectors
-    return _read(text, depth=0)
+    return _without_approximation(text).strip(" .;,")
 
 
 def _without_approximation(text: str) -> str:
