@@ -7,6 +7,7 @@ from typing import Any
 
 from sharpen.grading import numeric
 from sharpen.grading.expressions import Node, number
+from sharpen.grading.finished import is_calculation
 from sharpen.grading.forms import (
     Based,
     Clock,
@@ -74,6 +75,8 @@ def values(gold: Value, answer: Value, mode: Mode = "strict") -> bool:
         left = Node("degree", (left,))
     elif answer.unit == DEGREE and left.holds("pi", "degree"):
         right = Node("degree", (right,))
+    if mode == "strict" and gold.node.op == "number" and is_calculation(answer.node):
+        return False
     if left.op == right.op == "number":
         return left.value == right.value or (mode == "paper" and near(left.value, right.value))
     if numeric.equal(left, right):

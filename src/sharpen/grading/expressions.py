@@ -165,8 +165,10 @@ class _Reader:
                 self.take()
                 node = Node("*", (node, self.signed()))
             elif token in _DIVIDED:
-                self.take()
-                node = Node("/", (node, self.signed()))
+                slash = self.take() == "/"
+                divisor = self.signed()
+                # A fraction's bar makes one number of two; ÷ is a step to carry out.
+                node = Node("/", (node, divisor)) if slash else Node("*", (node, Node("/", (number(1), divisor))))
             elif self.starts_factor(token):
                 node = self.juxtaposed(node, self.power())
             else:

@@ -46,7 +46,7 @@ _UNIT = re.compile(r"\s{0,3}((?:(?:per|square|cubic) |/)?[A-Za-z]{1,12}(?:\^\{?[
 _CHINESE_UNIT = re.compile(r"\s{0,3}([\u4e00-\u9fff]{1,4})")
 _OR_BEFORE = re.compile(r"\d[^.!?\n]{0,25}(?:\bor\b|或)\s*$", re.IGNORECASE)
 _NOT_WORDS = re.compile(
-    r"\\text\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|percent|percentage|pct)\b", re.IGNORECASE
+    r"\\text\s*\{[^{}]*\}|\\(?:begin|end)\s*\{[A-Za-z]*\*?\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|percent|percentage|pct)\b", re.IGNORECASE
 )
 _WORD = re.compile(r"[A-Za-z]{2,}|[\u4e00-\u9fff]")
 _AROUND = " \t\n\r*`"
@@ -75,7 +75,7 @@ def extract(text: str) -> Extraction:
     tagged = _TAGGED.findall(said)
     scope = tagged[-1] if tagged else said
     found = _boxed(scope) or _marked(scope)
-    if found is None and tagged and (whole := clean(scope)) and not _is_prose(whole):
+    if found is None and tagged and (whole := clean(scope)) and not is_prose(whole):
         found = Extraction(whole, "the answer tags")
     return found or _last_value(scope)
 
@@ -199,7 +199,7 @@ def _phrases(text: str) -> Iterator[str]:
         end = text.find("\n", start)
         begin = text[start : start + 200] if end < 0 else text[start : min(end, start + 200)]
         again = place > 0 and "\n" not in text[heads[place - 1].end() : heads[place].start()]
-        if again and not re.search(r"[\d$\\]", begin) and _is_prose(_CLAUSE_END.split(begin, maxsplit=1)[0]):
+        if again and not re.search(r"[\d$\\]", begin) and is_prose(_CLAUSE_END.split(begin, maxsplit=1)[0]):
             continue
         if begin.strip():
             yield text[start:] if end < 0 else text[start:end]
@@ -212,7 +212,7 @@ def _stated(rest: str) -> str:
     if formula and not _NUMBER.search(tail) and "$" not in tail:
         return clean(next(part for part in formula.groups() if part))
     clause = clean(_CLAUSE_END.split(rest, maxsplit=1)[0])
-    if not _is_prose(clause):
+    if not is_prose(clause):
         return clause.replace("$", "")
     numbers = [_with_unit(number) for number in _NUMBER.finditer(clause)]
     if not numbers or re.search(r"\b(?:and|or)\b|[和或]", clause):
@@ -220,12 +220,17 @@ def _stated(rest: str) -> str:
     return numbers[-1 if "=" in clause else 0]
 
 
+def formulas(text: str) -> list[str]:
+    """What stands between dollar signs or the LaTeX brackets of formulas, in order."""
+    return [next(part for part in found.groups() if part) for found in _FORMULA.finditer(text)]
+
+
 def _last_value(text: str) -> Extraction:
     """The last number, or the right side of the formula in dollar signs that holds it."""
     digit, found = _last(_DIGIT, text), _last(_FORMULA, text)
     if digit and found and found.start() < digit.start() < found.end():
         formula = next(part for part in found.groups() if part)
-        if not _is_prose(formula) and (value := clean(formula.rpartition("=")[2])):
+        if not is_prose(formula) and (value := clean(formula.rpartition("=")[2])):
             return Extraction(value, "the last formula")
     number = _last(_NUMBER, text)
     if number is None:
@@ -253,5 +258,6 @@ def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return next(iter(deque(pattern.finditer(text), maxlen=1)), None)
 
 
-def _is_prose(text: str) -> bool:
+def is_prose(text: str) -> bool:
+    """Whether a text has words, outside of LaTeX's commands and the names of functions."""
     return _WORD.search(_NOT_WORDS.sub(" ", text)) is not None

@@ -18,6 +18,11 @@ def _library() -> Any:
     return math_verify
 
 
+def prepare() -> None:
+    """Import what parsing needs; that takes seconds."""
+    parse(r"\frac{x}{2}")
+
+
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> Any:
     """The answer as a SymPy object; None when it is not mathematics. It may take long: give it a limit."""

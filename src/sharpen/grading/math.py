@@ -18,8 +18,9 @@ import re
 
 from sharpen.grading import library
 from sharpen.grading.equality import UndecidedError, equal, near
-from sharpen.grading.extract import clean, extract
-from sharpen.grading.forms import Foreign, Form, Parts, Value, Words
+from sharpen.grading.extract import clean, extract, is_prose
+from sharpen.grading.finished import is_calculation, undone
+from sharpen.grading.forms import Foreign, Form, Named, Parts, Value, Words
 from sharpen.grading.numbers import quantity
 from sharpen.grading.numeric import TooLargeError
 from sharpen.grading.reading import read, read_words
@@ -30,13 +31,10 @@ from sharpen.grading.verdict import Mode, Verdict
 TIME_LIMIT = 5.0
 LONGEST_ANSWER = 1000
 
-_CALCULATION = re.compile(r"[\d)}]\s*(?:[-+*/×÷]|\\times|\\cdot|\\div)\s*[\d(\\.]")
-_UNDONE = re.compile(r"\\(?:sum|prod|int|lim)(?![A-Za-z])[^=]*$|\\(?:sum|prod|lim)\s*_\s*\{[^{}]*\}[^=]*$")
 _NO_VALUE = re.compile(r"\\[hv]?phantom\b|(?<!\\)%\s*[\w\\(]|^\s*(?:\\neq?\b|\\not\b|≠|\\text\s*\{\s*not\b|not\b)")
 _OR = re.compile(r"\\text\s*\{\s*\(?or\s*\}|\(?\bor\b|\(?或者?")
 _SEVERAL_VALUES = re.compile(r",|;|\\pm|\\text|\b(?:and|or)\b|或|和")
 _LETTERS = re.compile(r"(?:\\text\s*\{\s*)?\(?([A-Za-z]{1,30})\)?\.?\s*\}?")
-_MIXED = re.compile(r"[-+]?\d+\s*\+\s*(?:\\frac\s*\{\d+\}\s*\{\d+\}|\d+/\d+)")
 
 
 def grade_math(gold: str, text: str, *, mode: Mode = "strict") -> Verdict:
@@ -135,25 +133,24 @@ def _compare_forms(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
         # Three letters may be a product or a name: what the other is, tells.
         same_letters = both[0] is not None and both[1] is not None and both[0][1].lower() == both[1][1].lower()
         return same_letters, "the same words" if same_letters else "other words"
-    if mode == "strict" and isinstance(ours, Value) and ours.node.op == "number" and _is_calculation(spell(answer)):
-        return False, "a calculation that is not carried out"
+    if mode == "strict":
+        value = theirs.value if isinstance(theirs, Named) else theirs
+        if isinstance(ours, Value) and ours.node.op == "number" and isinstance(value, Value) and is_calculation(value.node):
+            return False, "a calculation that is not carried out"
+        if (left := undone(answer, gold)) is not None:
+            return False, f"{left} is not carried out"
     try:
         same = equal(ours, theirs, mode)
     except TooLargeError:
         return False, "a number that is too large to compute"
     except UndecidedError:
+        if is_prose(spell(answer)):  # math-verify would take a formula out of it
+            return False, "the answer cannot be parsed"
         parsed = library.parse(spell(answer))
         if parsed is None:
             return False, "the answer cannot be parsed"
         same = library.equal(library.parse(spell(gold)), parsed)
     return same, "equal" if same else "not equal"
-
-
-def _is_calculation(answer: str) -> bool:
-    last = answer.rpartition("=")[2].strip()
-    if _UNDONE.search(answer):
-        return True
-    return _CALCULATION.search(last) is not None and quantity(last) is None and not _MIXED.fullmatch(last)
 
 
 def _canonical(text: str) -> str:

@@ -322,9 +322,17 @@ def _try_unit_vectors(text: str) -> Form | None:
 
 
 def _put(node: Node, values: dict[str, int]) -> Node:
+    """The expression with numbers for some variables, without terms that become 0 and factors that become 1."""
     if node.op == "symbol" and node.name in values:
         return number(values[node.name])
-    return Node(node.op, tuple(_put(arg, values) for arg in node.args), node.value, node.name) if node.args else node
+    args = tuple(_put(arg, values) for arg in node.args)
+    zero, one = number(0), number(1)
+    if node.op in ("*", "/", "negative") and zero in args[:2]:
+        return zero
+    left = tuple(arg for arg in args if arg != {"+": zero, "*": one}.get(node.op))
+    if node.op in ("+", "*") and len(left) < 2:
+        return left[0] if left else zero if node.op == "+" else one
+    return Node(node.op, left, node.value, node.name)
 
 
 # --- equations and inequalities ------------------------------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from sharpen.errors import nearest
-from sharpen.grading import gym
+from sharpen.grading import gym, library
 from sharpen.grading.choice import grade_choice
 from sharpen.grading.code import fenced, grade_code
+from sharpen.grading.finished import own_words, repeats_formula
 from sharpen.grading.math import grade_math
 from sharpen.grading.plain import grade_exact, grade_numeric, grade_regex
 from sharpen.grading.sandbox import SandboxKind
@@ -33,8 +34,16 @@ def _by_answer(grader: Callable[..., Verdict], **parameters: type | tuple[type, 
     return judge
 
 
+def _math(problem: Problem, text: str) -> Verdict:
+    """Mathematics, where the question again is no answer."""
+    verdict = grade_math(problem.answer, own_words(problem.prompt, text))
+    if verdict.outcome == "right" and repeats_formula(problem.prompt, verdict.extracted or "", problem.answer):
+        return replace(verdict, outcome="wrong", reason="a formula of the question, word for word")
+    return verdict
+
+
 GRADERS: Mapping[str, Callable[[Problem, str], Verdict]] = {
-    "math": _by_answer(grade_math),
+    "math": _math,
     "choice": _by_answer(grade_choice, choices=(list, tuple)),
     "exact": _by_answer(grade_exact, ignore_case=bool),
     "numeric": _by_answer(grade_numeric, absolute=(int, float), relative=(int, float)),
@@ -90,6 +99,7 @@ def prepare(kind: str) -> None:
     """Import what grading this kind of problem needs, so that the first verdict takes no longer than the others."""
     if kind == "math":
         grade_math(r"\frac{x}{2}", r"\boxed{\frac{x}{3}}")
+        library.prepare()
     elif kind == "reasoning_gym":
         gym.prepare()
 
