@@ -211,10 +211,18 @@ def _relations(gold: Form, answer: Form, mode: Mode) -> bool:
     if sets[0] is not None and sets[1] is not None:
         return equal_sets(sets[0], sets[1])
     if isinstance(gold, Value) and isinstance(answer, Relation) and answer.signs == ("=",) and gold.node.op == "number":
-        return values(gold, Value(answer.sides[1]), mode)  # x + y = 5 where 5 is asked for
+        return gold.node.value != 0 and _names_a_value(answer.sides[0]) and values(gold, Value(answer.sides[1]), mode)
     if isinstance(gold, Relation) and isinstance(answer, Relation) and len(gold.sides) == len(answer.sides) and gold.signs == answer.signs:
         return all(numeric.equal(ours, theirs) for ours, theirs in zip(gold.sides, answer.sides, strict=True))
     return False
+
+
+def _names_a_value(left: Node) -> bool:
+    """Whether an equation may say what its left side is, `x + y = 5` where 5 is asked for; `2x + 3 = 5` is one to solve."""
+    try:
+        return bool(numeric.value(left, at=dict.fromkeys(left.symbols(), Fraction(0))) == 0)
+    except numeric.UndefinedError:
+        return True
 
 
 def _proportional(gold: Relation, answer: Relation) -> bool:

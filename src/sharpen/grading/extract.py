@@ -26,13 +26,15 @@ _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _IN_A_ROW = re.compile(r"(?:[\s$,;&、.]|\\[()\[\]]|\\q?quad|\\text\s*\{|\}|\band\b|和|与|及|\b[A-Za-z]\s*=)*")
 _ALTERNATIVE = re.compile(r"\bor\b|\beither\b|或", re.IGNORECASE)
-_HASHES = re.compile(r"####\s*(?=[-+$\\(.\d])([^\n]+)")
+_HASHES = re.compile(r"####\s*([^\n]+)")
+_VALUE_HEAD = re.compile(r"[-+$\\(.\d]")
+_DELIMITER = re.compile(r"(?<!\\)\$")
 _HEAD = r"(?:\banswer\**\s*(?:is|would be|must be|:|=)|答案\**\s*(?:应该|应)?(?:是|为|等于|:))(?:\s|[*:])*"
 _PHRASE = re.compile(rf"{_HEAD}([^\n]*)", re.IGNORECASE)
 _PHRASE_HEAD = re.compile(_HEAD, re.IGNORECASE)
 _DENIAL = re.compile(r"(?:not\b|n['’]t\b|never\b|neither\b)(?:.*?\bbut\b(?P<instead>.*))?", re.IGNORECASE)
 _DENIED = re.compile(r"答案\**\s*(?:并)?不(?:应该)?(?:是|为|等于)")
-_CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|。|；|(?:,\s*)?\b(?:because|since|so|which|where)\b|因为|所以", re.IGNORECASE)
+_CLAUSE_END = re.compile(r"(?<!\\)[.!?;](?:\s|$)|。|；|(?:,\s*)?\b(?:because|since|so|which|where)\b|因为|所以", re.IGNORECASE)
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$|\\\(((?:(?!\\\().)+?)\\\)|\\\[((?:(?!\\\[).)+?)\\\]", re.DOTALL)
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9.^_{\\])(?>(?:(?<![)\]}])-(?:\\?\$)?|\\?\$-?)?"
@@ -179,7 +181,8 @@ def _boxed(text: str) -> Extraction | None:
 
 def _marked(text: str) -> Extraction | None:
     """What follows `####` or a phrase such as "the answer is"."""
-    if (hashes := _HASHES.findall(text)) and (answer := _stated(hashes[-1])):
+    hashes = [rest for rest in _HASHES.findall(text) if _VALUE_HEAD.match(rest) or not is_prose(rest)]
+    if hashes and (answer := _stated(hashes[-1])):
         return Extraction(answer, "after ####")
     denied = _DENIED.search(text) is not None
     for rest in _phrases(text):
@@ -213,7 +216,7 @@ def _stated(rest: str) -> str:
         return clean(next(part for part in formula.groups() if part))
     clause = clean(_CLAUSE_END.split(rest, maxsplit=1)[0])
     if not is_prose(clause):
-        return clause.replace("$", "")
+        return _DELIMITER.sub("", clause)
     numbers = [_with_unit(number) for number in _NUMBER.finditer(clause)]
     if not numbers or re.search(r"\b(?:and|or)\b|[和或]", clause):
         return numbers[0] if len(set(numbers)) == 1 else clause

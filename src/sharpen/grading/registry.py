@@ -6,7 +6,6 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from sharpen.errors import nearest
 from sharpen.grading import gym, library
@@ -14,6 +13,7 @@ from sharpen.grading.choice import grade_choice
 from sharpen.grading.code import fenced, grade_code
 from sharpen.grading.finished import own_words, repeats_formula
 from sharpen.grading.math import grade_math
+from sharpen.grading.parameters import KEY, parameter_fault
 from sharpen.grading.plain import grade_exact, grade_numeric, grade_regex
 from sharpen.grading.sandbox import SandboxKind
 from sharpen.grading.timing import NotQuickError, quick_only
@@ -21,22 +21,24 @@ from sharpen.grading.verdict import Verdict
 from sharpen.records import Problem
 
 
-def _by_answer(grader: Callable[..., Verdict], **parameters: type | tuple[type, ...]) -> Callable[[Problem, str], Verdict]:
-    """A grader of the problem's answer, with those of its parameters that the problem's meta gives."""
+def _by_answer(grader: Callable[..., Verdict]) -> Callable[[Problem, str], Verdict]:
+    """A grader of the problem's answer, with the parameters that the problem gives."""
 
     def judge(problem: Problem, text: str) -> Verdict:
-        given: dict[str, Any] = {name: problem.meta[name] for name in parameters if name in problem.meta}
-        for name, value in given.items():
-            if not isinstance(value, parameters[name]):
-                return Verdict("unscorable", f"problem '{problem.id}': meta.{name} is {value!r}, of the wrong type", None)
+        given = problem.meta.get(KEY, {})
+        if (fault := parameter_fault(problem.kind, given)) is not None:
+            return Verdict("unscorable", f"problem '{problem.id}': meta.{KEY}: {fault}", None)
         return grader(problem.answer, text, **given)
 
     return judge
 
 
+_by_value = _by_answer(grade_math)
+
+
 def _math(problem: Problem, text: str) -> Verdict:
     """Mathematics, where the question again is no answer."""
-    verdict = grade_math(problem.answer, own_words(problem.prompt, text))
+    verdict = _by_value(problem, own_words(problem.prompt, text))
     if verdict.outcome == "right" and repeats_formula(problem.prompt, verdict.extracted or "", problem.answer):
         return replace(verdict, outcome="wrong", reason="a formula of the question, word for word")
     return verdict
@@ -44,10 +46,10 @@ def _math(problem: Problem, text: str) -> Verdict:
 
 GRADERS: Mapping[str, Callable[[Problem, str], Verdict]] = {
     "math": _math,
-    "choice": _by_answer(grade_choice, choices=(list, tuple)),
-    "exact": _by_answer(grade_exact, ignore_case=bool),
-    "numeric": _by_answer(grade_numeric, absolute=(int, float), relative=(int, float)),
-    "regex": _by_answer(grade_regex, ignore_case=bool, whole_text=bool),
+    "choice": _by_answer(grade_choice),
+    "exact": _by_answer(grade_exact),
+    "numeric": _by_answer(grade_numeric),
+    "regex": _by_answer(grade_regex),
     "code": grade_code,
     "reasoning_gym": gym.grade_gym,
 }
