@@ -62,6 +62,13 @@ def cases(name: str) -> list[Case]:
     return [Case(**json.loads(line)) for line in (CASES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+def formulas(text: str) -> list[str]:
+    """What stands in a question as mathematics, and the right sides of its equations."""
+    found = [part for groups in re.findall(r"\$\$(.+?)\$\$|\$([^$]+)\$|\\\[(.+?)\\\]", text, re.DOTALL) for part in groups if part]
+    sides = [formula.rpartition("=")[2] for formula in found]
+    return [formula for formula in dict.fromkeys((*found, *sides)) if formula.strip()]
+
+
 def pairs(folder: Path, *, count: int = PAIRS, seed: int = 0) -> list[Case]:
     """Pairs of ground truths that differ, half of them both from MATH-500, the other half from all sets together."""
     draw = random.Random(seed)

@@ -30,6 +30,8 @@ def is_calculation(node: Node) -> bool:
         return False
     if node.op == "*" and node.args[1].op == "^" and node.args[1].args[0] == number(10) and node.args[0].op == "number":
         return False
+    if node.op == "*" and any(arg.holds("pi") for arg in node.args):  # an angle, where degrees are asked for
+        return any(is_calculation(arg) for arg in node.args)
     return node.op in _TO_CARRY_OUT or any(is_calculation(arg) for arg in node.args)
 
 
