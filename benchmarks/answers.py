@@ -140,10 +140,16 @@ def _exponent(gold: str, draw: random.Random) -> str | None:
 
 def _endpoint(gold: str, draw: random.Random) -> str | None:
     """An end of an interval that is closed in place of open, or the other way round."""
-    if not re.search(r"\\infty|\\cup|[\[(][^()\[\]]*,[^()\[\]]*[\])]", gold) or (gold.count("(") == gold.count(")") and "[" not in gold and "infty" not in gold):
+    if not re.search(r"\\infty|\\cup|[\[(][^()\[\]]*,[^()\[\]]*[\])]", gold) or (
+        gold.count("(") == gold.count(")") and "[" not in gold and "infty" not in gold
+    ):
         return None
     turned = {"(": "[", "[": "(", ")": "]", "]": ")"}
-    found = [place for place in re.finditer(r"[\[\]()]", gold) if "infty" not in (gold[place.end() : place.end() + 12] if place[0] in "[(" else gold[max(0, place.start() - 9) : place.start()])]
+    found = [
+        place
+        for place in re.finditer(r"[\[\]()]", gold)
+        if "infty" not in (gold[place.end() : place.end() + 12] if place[0] in "[(" else gold[max(0, place.start() - 9) : place.start()])
+    ]
     if not found:
         return None
     place = draw.choice(found)
@@ -233,7 +239,10 @@ def _value(text: str) -> Any:
     if code is None:
         return None
     with mpmath.workdps(DIGITS):
-        names = {letter: mpmath.mpf(place * place + 3 * place + 7) / 13 for place, letter in enumerate("abcdfghjklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")}
+        names = {
+            letter: mpmath.mpf(place * place + 3 * place + 7) / 13
+            for place, letter in enumerate("abcdfghjklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+        }
         names |= {name: getattr(mpmath, name) for name in ("sin", "cos", "tan", "cot", "sec", "csc", "ln", "log", "root", "sqrt")}
         names |= {"pi": +mpmath.pi, "e": +mpmath.e, "i": mpmath.mpc(0, 1), "infty": mpmath.mpf(10) ** 60, "mpf": mpmath.mpf}
         try:

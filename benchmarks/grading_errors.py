@@ -81,7 +81,13 @@ def main() -> None:
         for grader in args.only or GRADERS:
             results[name][grader] = one = judge(GRADERS[grader], some)
             rows.append(
-                (name, grader, f"{len(one['accepted'])} of {len(some) - right}", f"{len(one['rejected'])} of {right}", f"{one['seconds']:.1f}")
+                (
+                    name,
+                    grader,
+                    f"{len(one['accepted'])} of {len(some) - right}",
+                    f"{len(one['rejected'])} of {right}",
+                    f"{one['seconds']:.1f}",
+                )
             )
             if args.errors:
                 for fault in ("accepted", "rejected"):

@@ -58,7 +58,9 @@ def test_grade_goes_by_the_kind() -> None:
     assert grade(problem("B", "choice"), "B").outcome == "right"
     unknown = grade(problem("1", "maths"), "1")
     assert unknown == Verdict(
-        "unscorable", "no grader for the kind 'maths'. Did you mean 'math'? Known: math, choice, exact, numeric, regex, code, reasoning_gym", None
+        "unscorable",
+        "no grader for the kind 'maths'. Did you mean 'math'? Known: math, choice, exact, numeric, regex, code, reasoning_gym",
+        None,
     )
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sharpen.grading import Verdict, gold_fault, grade_math
-from sharpen.grading import library
+from sharpen.grading import Verdict, gold_fault, grade_math, library
 from sharpen.grading import math as room
 
 # gold | what is in the box | equal?

@@ -134,7 +134,10 @@ def test_the_mode_goes_with_the_row_and_a_parameter_that_will_not_do_is_unscorab
 def test_a_text_that_stops_a_grader_costs_its_own_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sharpen.grading import table
 
-    rows = [{"gold": r"\sqrt{2}", "prediction": text} for text in (r"\boxed{\sqrt{2}}", r"\boxed{\operatorname{Re}(9^{9^{9^9}})}", r"\boxed{\sqrt{3}}")]
+    rows = [
+        {"gold": r"\sqrt{2}", "prediction": text}
+        for text in (r"\boxed{\sqrt{2}}", r"\boxed{\operatorname{Re}(9^{9^{9^9}})}", r"\boxed{\sqrt{3}}")
+    ]
     with GradingPool(workers=1, time_limit=0.5) as pool:
         monkeypatch.setattr(table, "shared", lambda: pool)
         grade_file(write(tmp_path / "a.jsonl", rows), output=tmp_path / "b.jsonl")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -118,8 +119,8 @@ def problem(prompt: str, answer: str, **meta: Any) -> Problem:
         ("Write $\\frac{3}{20}$ as a decimal.", "0.15", r"\boxed{0.15}", "right"),
         (r"What is $\sqrt{53}$ in simplest radical form?", r"\sqrt{53}", r"\boxed{\sqrt{53}}", "right"),
         ("Is 5 + 6 = 11 or 12?", "11", r"\boxed{11}", "right"),
-        ("Which nonzero value of $N$ makes this number divisible by 6?", "6", "Which nonzero value of $N$ makes this number divisible by 6?", "wrong"),
-        ("Which nonzero value of $N$ makes this number divisible by 6?", "6", "Which nonzero value of $N$ makes this number divisible by 6? 6", "right"),
+        ("Which value of $N$ is divisible by 6?", "6", "Which value of $N$ is divisible by 6?", "wrong"),
+        ("Which value of $N$ is divisible by 6?", "6", "Which value of $N$ is divisible by 6? 6", "right"),
         ("A row has 4 seats. How many seats do 6 rows have, if each has 4?", "4", "How many seats do 6 rows have, if each has 4?", "wrong"),
         ("What is the sum of the first ten numbers?", "55", r"\boxed{\sum_{k=1}^{10} k}", "wrong"),
         ("Find the area.", r"\frac{1}{3}", r"\boxed{\int_0^1 x^2 \, dx}", "wrong"),
@@ -147,11 +148,13 @@ def _plain(text: str) -> str:
 
 def test_solutions_are_right_also_where_they_repeat_the_question(data_dir: Path) -> None:
     rows = _rows(data_dir, "math500.jsonl")
-    wrong = [row["id"] for row in rows if grade(problem(row["question"], row["answer"]), row["question"] + "\n" + row["solution"]).outcome != "right"]
+    wrong = [
+        row["id"]
+        for row in rows
+        if grade(problem(row["question"], row["answer"]), row["question"] + "\n" + row["solution"]).outcome != "right"
+    ]
     assert wrong == []
 
 
 def _rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    import json
-
     return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]

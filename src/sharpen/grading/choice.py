@@ -82,7 +82,9 @@ def _by_text(said: str, choices: Sequence[str]) -> str | None:
     plain = [" ".join(_undressed(text).casefold().split()) for text in (said, *choices)]
     found = [place for place, option in enumerate(plain[1:]) if option == plain[0]]
     if not found and not re.fullmatch(r"\(?[A-Za-z]\)?\.?", said):
-        found = [place for place, option in enumerate(choices) if len(option) <= LONGEST_ANSWER and compare(clean(option), said, "strict")[0]]
+        found = [
+            place for place, option in enumerate(choices) if len(option) <= LONGEST_ANSWER and compare(clean(option), said, "strict")[0]
+        ]
     return chr(ord("A") + found[0]) if len(found) == 1 else None
 
 

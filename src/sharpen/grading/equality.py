@@ -198,7 +198,12 @@ def _matrices(gold: Form, answer: Form, mode: Mode) -> bool:
             for ours, theirs in zip(row, other, strict=True)
         )
     matrix, parts = (gold, answer) if isinstance(gold, Matrix) else (answer, gold)
-    if not isinstance(matrix, Matrix) or not isinstance(parts, Parts) or parts.kind == "set" or 1 not in (len(matrix.rows), len(matrix.rows[0])):
+    if (
+        not isinstance(matrix, Matrix)
+        or not isinstance(parts, Parts)
+        or parts.kind == "set"
+        or 1 not in (len(matrix.rows), len(matrix.rows[0]))
+    ):
         return False
     return _in_order(tuple(Value(entry) for row in matrix.rows for entry in row), parts.items, mode)
 

@@ -1,8 +1,8 @@
 r"""Reading one mathematical expression, in LaTeX or plain text, as a tree.
 
-A small grammar that says no to whatever it does not know: numbers, one-letter variables with subscripts, sums, products (also implicit), powers,
-fractions, roots, absolute values, floors, factorials, binomials, percent and degree signs, and the elementary functions. `e` is Euler's number
-and `i` the imaginary unit. `x^10` typed plainly is x to the tenth. What it refuses, math-verify may still read (`library.py`).
+A small grammar that says no to whatever it does not know: numbers, one-letter variables with subscripts, sums, products (also implicit),
+powers, fractions, roots, absolute values, floors, factorials, binomials, percent and degree signs, and the elementary functions. `e` is
+Euler's number and `i` the imaginary unit. `x^10` typed plainly is x to the tenth. What it refuses, math-verify may still read.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ def number(value: Fraction | int) -> Node:
     return Node("number", value=Fraction(value))
 
 
-FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth ln log lg exp sqrt max min gcd lcm abs floor ceil cis".split()
-)
+_FUNCTIONS = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth ln log lg exp sqrt max min gcd lcm abs floor ceil cis"
+FUNCTIONS = frozenset(_FUNCTIONS.split())
 _SPELLINGS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "tg": "tan", "ctg": "cot"}
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
-_GREEK = frozenset(
+_LETTERS = (
     r"\alpha \beta \gamma \delta \epsilon \zeta \eta \theta \kappa \lambda \mu \nu \xi \rho \sigma \tau \phi \chi \psi \omega"
-    r" \Delta \Gamma \Lambda \Omega \Phi \Sigma \Theta \ell".split()
+    r" \Delta \Gamma \Lambda \Omega \Phi \Sigma \Theta \ell"
 )
+_GREEK = frozenset(_LETTERS.split())
 _CONSTANTS = {r"\pi": Node("pi"), "pi": Node("pi"), "e": Node("e"), "i": Node("i"), r"\infty": Node("infinity")}
 _CONSTANTS |= {"infinity": Node("infinity"), "inf": Node("infinity")}
 _TIMES = frozenset({"*", r"\times", r"\cdot"})

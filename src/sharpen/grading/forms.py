@@ -63,7 +63,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A name, a value that it is said to have, and the equation when both sides are expressions: `x = 5`, `f(x) = 2x`, `(x, y) = (1, 2)`."""
+    """A name, its value, and the equation when both sides are expressions: `x = 5`, `f(x) = 2x`, `(x, y) = (1, 2)`."""
 
     name: str
     value: Form

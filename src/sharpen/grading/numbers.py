@@ -58,8 +58,8 @@ def exact(text: str) -> Fraction | None:
     r"""The number that the text is, exactly; None when it is not one plain number.
 
     `7,425,000`, `0.5`, `3/4`, `\frac34`, `1\frac{3}{4}`, `28\%`, `28 percent`, `\$18`, `10\text{ inches}`, `18 dollars` and `90^\circ` are
-    numbers; so are `1.2 \times 10^5`, `0.\overline{3}` and `3万`. A unit is dropped, a percentage is the hundredth part (`28\%` is 7/25), and
-    `5 million` is 5,000,000.
+    numbers; so are `1.2 \times 10^5`, `0.\overline{3}` and `3万`. A unit is dropped, a percentage is the hundredth part (`28\%` is 7/25),
+    and `5 million` is 5,000,000.
     """
     found = quantity(text)
     return None if found is None else found.value

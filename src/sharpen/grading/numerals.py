@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-_UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+_UNITS = _SMALL.split()
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _VALUES = {word: number for number, word in enumerate(_UNITS)} | {word: 20 + 10 * number for number, word in enumerate(_TENS)}
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
 _WORDS = re.compile(r"[a-z]+(?:[ -]+[a-z]+)*")

@@ -1,8 +1,8 @@
 """Whether two expressions have the same value: by evaluating both at fixed points, to 50 digits.
 
-Disagreement decides at once. Agreement is checked with more digits, twice as many as the largest number on the way has: 2^2024 and one less
-agree to 609 digits, and a rounding error of zero shrinks with the digits, which 1/2004! does not. What still agrees at several unrelated points
-is taken for equal.
+Disagreement decides at once. Agreement is checked with more digits, twice as many as the largest number on the way has: 2^2024 and one
+less agree to 609 digits, and a rounding error of zero shrinks with the digits, which 1/2004! does not. What still agrees at several
+unrelated points is taken for equal.
 Towers of powers and factorials are bounded before they are computed, so that nothing here takes long.
 """
 
@@ -249,7 +249,7 @@ class _Evaluator:
     @functools.cached_property
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         own = self.own
-        plain = "sin cos tan cot sec csc sinh cosh tanh coth ln exp floor ceil".split()
+        plain = ["sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth", "ln", "exp", "floor", "ceil"]
         out = {name: getattr(own, name) for name in plain}
         out |= {"arcsin": own.asin, "arccos": own.acos, "arctan": own.atan, "abs": abs, "lg": own.log10, "cis": own.expj}
         out |= {"max": max, "min": min, "gcd": self.whole(math.gcd), "lcm": self.whole(math.lcm)}

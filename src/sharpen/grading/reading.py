@@ -38,6 +38,7 @@ _WORDS = re.compile(r"[A-Za-z]+(?:[ '-]+[A-Za-z]+)*\.?")
 _ARTICLE = re.compile(r"(?:an?|the) (?=\w)")
 _NONE = frozenset({"no solution", "no solutions", "no real solution", "no real solutions", "empty set", "the empty set", "none"})
 _AND = r"\s*(?:\band\b|\bor\b|\\text\s*\{\s*,?\s*(?:and|or)\s*\}|和|或|与|及|、)\s*"
+_OR = re.compile(r"\bor\b|或")
 _SEPARATOR = split.by(rf"\s*[,;]{_AND}|{_AND}|;\s*|,\s*")
 _THOUSANDS = re.compile(r"(?<![\d,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])|\+/-")
@@ -52,13 +53,15 @@ _CASES = re.compile(r"\\begin\s*\{cases\}(.*)\\end\s*\{cases\}\.?")
 _BASE = re.compile(r"(?:\\text\s*\{)?\(?([0-9A-Za-z]{1,60})\)?\}?_\s*(?:\{\s*)?(?:\\text\s*\{\s*)?\(?(\d{1,2}|[a-z]+)\)?\s*\}*")
 _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)\s*(?:\\text\s*\{)?\s*([AaPp])\.?\s?[Mm]\.?\s*\}?")
 _TIME = re.compile(r"\d{1,2}:[0-5]\d")
-_MONTHS = "january february march april may june july august september october november december".split()
+_MONTHS = ["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"]
 _DATE = re.compile(r"(?:([A-Za-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?|(\d{1,2})(?:st|nd|rd|th)? ([A-Za-z]{3,9})\.?)(?:,? (\d{3,4}))?")
 _MODULO = re.compile(r"(.*?)\s*(?:\\pmod|\\bmod|\\mod|\(\s*mod\b|\bmod\b)\s*\{?\s*([^{}()]+?)\s*\}?\s*\)?")
 _RATIO = split.by(r"\s*:\s*|\s*\\text\s*\{\s*to\s*\}\s*|\s+to\s+")
 _QUANTITIES = re.compile(r"(\d+(?:\.\d+)?)\s*(\\text\s*\{[A-Za-z. ]+\}|[A-Za-z]+|[\u4e00-\u9fff]+)\s*(?:,|and|又)?\s*")
 _UNIT_AFTER = re.compile(r"(.*?[\d)}A-Za-z!])\s*((?:\\text\s*\{[^{}]*\}(?:\s*\^\s*\{?-?\d\}?)?(?:\s*(?:/|\\cdot)?\s*)?)+)")
-_FRACTION_UNIT = re.compile(r"(.*?[\d)}])\s*(\\frac\s*\{\s*\\text\s*\{[A-Za-z ]+\}(?:\^\{?\d\}?)?\s*\}\s*\{\s*\\text\s*\{[A-Za-z ]+\}(?:\^\{?\d\}?)?\s*\})")
+_FRACTION_UNIT = re.compile(
+    r"(.*?[\d)}])\s*(\\frac\s*\{\s*\\text\s*\{[A-Za-z ]+\}(?:\^\{?\d\}?)?\s*\}\s*\{\s*\\text\s*\{[A-Za-z ]+\}(?:\^\{?\d\}?)?\s*\})"
+)
 _DEGREES = re.compile(r"(.*?)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ)\s*([CF])?")
 _OUT_OF = re.compile(r"(\d+)\s*(?:\\text\s*\{)?\s*(?:out of|in)\s*\}?\s*(\d+)")
 _UNIT_VECTOR = re.compile(r"\\(?:text|mathbf|hat|vec)\s*\{\s*(?:\\text\s*\{)?\\?([ijk])(?:math)?\s*\}+|\\mathbf\s*([ijk])(?![A-Za-z])")
@@ -193,7 +196,7 @@ def _radians(unit: Unit | None, text: str) -> Unit | None:
 
 def _try_based(text: str, depth: int) -> Form | None:
     based = _BASE.fullmatch(text)
-    if based is None or not (based[1][0].isdigit() or based[1].isupper() and len(based[1]) > 1):
+    if based is None or not (based[1][0].isdigit() or (based[1].isupper() and len(based[1]) > 1)):
         return None
     base = int(based[2]) if based[2].isdigit() else _BASES.get(based[2], 0)
     if not 2 <= base <= 36:
@@ -246,7 +249,7 @@ def _try_list(text: str, depth: int) -> Form | None:
     for part in parts:
         form = _read(part, depth + 1)
         items.extend(form.items if isinstance(form, Parts) and form.kind == "list" else (form,))
-    if any(separator.strip(r"\text{} ,;") in ("or", "或") for separator in separators) and (union := read_set(text)) is not None:
+    if any(_OR.search(separator) for separator in separators) and (union := read_set(text)) is not None:
         return union
     return Parts("list", tuple(_spread_names(items)))
 

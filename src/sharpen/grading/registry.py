@@ -58,7 +58,9 @@ GRADERS: Mapping[str, Callable[[Problem, str], Verdict]] = {
 LONGEST_QUICK = 200_000
 """Characters. A longer text is left to a worker, which can be ended."""
 
-_QUICK = frozenset({"math", "choice", "exact", "numeric", "regex"})  # graders that do all slow work under a time limit, and so can be asked for quick work only
+_QUICK = frozenset(
+    {"math", "choice", "exact", "numeric", "regex"}
+)  # graders that do all slow work under a time limit, and so can be asked for quick work only
 
 
 def grade(problem: Problem, text: str, *, sandbox: SandboxKind = "bubblewrap") -> Verdict:
@@ -107,7 +109,7 @@ def prepare(kind: str) -> None:
 
 
 def state_gold(problem: Problem) -> str | None:
-    """The shortest completion that gives the ground truth; None for a pattern, a generated problem or one of code that has no single one."""
+    """The shortest completion that gives the ground truth; None where there is no single one: a pattern, generated, code."""
     if problem.kind == "regex":
         return None
     if problem.kind == "code":

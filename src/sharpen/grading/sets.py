@@ -21,7 +21,7 @@ _TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!=", "=": "="}
 
 
 def read_set(text: str) -> RealSet | None:
-    r"""`\mathbb{R}`, `[1, 2)`, `(1, 2) \cup (3, 4)`, `x < 1 or x > 2`, `\mathbb{R} \setminus \{0\}`; a lone `(1, 2)` or `[1, 2]` is not read."""
+    r"""`\mathbb{R}`, `[1, 2)`, `(1, 2) \cup (3, 4)`, `x < 1 or x > 2`, `\mathbb{R} \setminus \{0\}`; no lone `(1, 2)` or `[1, 2]`."""
     whole, taken = split.cut(text, _WITHOUT)
     if len(taken) > 1:
         return None
@@ -132,7 +132,9 @@ def _root(node: Node, name: str) -> tuple[Node | None, Any]:
         return None, 0
     slope = at[1] - at[0]
     own = numeric.context(numeric.DIGITS)
-    linear = slope != 0 and all(abs(at[0] + slope * x - value) < own.mpf(10) ** -40 * (1 + abs(value)) for x, value in ((3, at[2]), (-2, at[3])))
+    linear = slope != 0 and all(
+        abs(at[0] + slope * x - value) < own.mpf(10) ** -40 * (1 + abs(value)) for x, value in ((3, at[2]), (-2, at[3]))
+    )
     if not linear or any(own.im(value) != 0 for value in at):
         return None, 0
     return Node("numeric", name=own.nstr(-at[0] / slope, 45)), 1 if slope > 0 else -1
@@ -191,7 +193,12 @@ def _normal(given: RealSet) -> list[tuple[Any, Any, bool, bool]] | None:
             low_open = low_open and (span[2] or span[0] > low)
             further = span[1] > high
             same = span[1] == high
-            joined[-1] = (low, span[1] if further else high, low_open, span[3] if further else (high_open and span[3] if same else high_open))
+            joined[-1] = (
+                low,
+                span[1] if further else high,
+                low_open,
+                span[3] if further else (high_open and span[3] if same else high_open),
+            )
         else:
             joined.append(span)
     for hole in holes:

@@ -106,7 +106,17 @@ _OVER = re.compile(r"\{([^{}]*)\\over(?![A-Za-z])([^{}]*)\}")
 _DOLLAR = re.compile(r"\\\$|^(?=[^$]*\$[^$]*$)([-+]?\s*)\$(?=\s*-?[\d.])")
 DOLLAR = "＄"
 """A dollar that is money, where other dollar signs are delimiters."""
-_SIGNS = ((r"\text{infinity}", r"\infty "), ("<=", r"\le "), (">=", r"\ge "), ("!=", r"\ne "), ("$", ""), ("\\(", ""), ("\\)", ""), ("\\[", ""), ("\\]", ""))
+_SIGNS = (
+    (r"\text{infinity}", r"\infty "),
+    ("<=", r"\le "),
+    (">=", r"\ge "),
+    ("!=", r"\ne "),
+    ("$", ""),
+    ("\\(", ""),
+    ("\\)", ""),
+    ("\\[", ""),
+    ("\\]", ""),
+)
 
 
 def normal(text: str) -> str:
@@ -116,7 +126,7 @@ def normal(text: str) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def spell(text: str) -> str:
-    r"""An answer in one spelling: `\dfrac` and `½` are `\frac`, `\left(` is `(`, `≤` and `<=` are `\le`; dollar signs, colours and spacing go."""
+    r"""An answer in one spelling: `\dfrac` and `½` are `\frac`, `\left(` is `(`, `≤` and `<=` are `\le`; dollars, colours and spacing go."""
     text = normal(text)
     if not text.isascii():
         text = _ROOT.sub(r"\\sqrt{\1}", text).replace("√", r"\sqrt ").translate(_CHARACTERS)

@@ -1,7 +1,7 @@
 r"""Units of measure: what `cm^2`, `kilometers per hour`, `美元` or `平方米` measure, and by what factor two of them differ.
 
-A unit that is not known here (`apples`) says nothing: it is dropped. Two known ones are the same when they measure the same kind of thing; then
-values are converted (2 m is 200 cm), and otherwise they are different answers (10 inches is not 10 feet; nor is it $10).
+A unit that is not known here (`apples`) says nothing: it is dropped. Two known ones are the same when they measure the same kind of thing;
+then values are converted (2 m is 200 cm), and otherwise they are different answers (10 inches is not 10 feet; nor is it $10).
 """
 
 from __future__ import annotations
@@ -106,7 +106,15 @@ def _table() -> dict[str, Unit]:
 
 
 TABLE = _table()
-CURRENCY_SIGNS = {"$": TABLE["$"], "€": TABLE["€"], "£": TABLE["£"], "¥": TABLE["¥"], "₹": TABLE["₹"], "usd": TABLE["usd"], "eur": TABLE["eur"]}
+CURRENCY_SIGNS = {
+    "$": TABLE["$"],
+    "€": TABLE["€"],
+    "£": TABLE["£"],
+    "¥": TABLE["¥"],
+    "₹": TABLE["₹"],
+    "usd": TABLE["usd"],
+    "eur": TABLE["eur"],
+}
 _ATOM = re.compile(r"([A-Za-z$€£¥₹¢]+|[\u4e00-\u9fff]+)\.?(?:\^\{?(-?\d)\}?|(\d))?")
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _AFTER = {"squared": 2, "cubed": 3}

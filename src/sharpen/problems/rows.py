@@ -42,7 +42,7 @@ class Fields(Settings):
     )
     grading: dict[str, Any] = Field(
         default_factory=dict,
-        description="how the grader compares: mode = \"paper\" (math); absolute, relative (numeric); ignore_case, whole_text (regex, exact)",
+        description='how the grader compares: mode = "paper" (math); absolute, relative (numeric); ignore_case, whole_text (regex, exact)',
     )
     tests_field: str = Field("tests", description='with kind = "code", the field with the tests; no answer is needed')
     solution_field: str = Field("solution", description='with kind = "code", the field with a program that passes them, where there is one')
