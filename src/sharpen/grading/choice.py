@@ -16,6 +16,7 @@ _LETTER = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice)\s+)?\(?([A-Z])(?:\)|[.:](?!\w)
 _IN_PARENTHESES = re.compile(r"\(([A-Z])\)")
 _ALONE = re.compile(r"^[^\w\n]*([A-Z])(?:[.):][ \t].*|[^\w\n]*)$", re.MULTILINE)
 _CHOSEN = re.compile(r"(?:选择?|\b(?:[Oo]ption|[Cc]hoice)\b(?: is)?)\s*[:：]?\s*\(?([A-Z])(?![A-Za-z])")
+_ONE_LETTER = re.compile(r"\(?[A-Za-z]\)?\.?")
 _SMALL = re.compile(r"\(?([a-z])\)?\.?")
 _SEVERAL = re.compile(r"\(?\b[A-Z]\b\)?\s*(?:,|/|\bor\b|\band\b|或|和)\s*\(?\b[A-Z]\b", re.ASCII)
 _DENIAL = re.compile(r"not\b|n['’]t\b|neither\b", re.IGNORECASE)
@@ -47,7 +48,8 @@ def grade_choice(gold: str, text: str, *, choices: Sequence[str] = ()) -> Verdic
     head = _LETTER.match(said)
     if _is_a_list(said, found[:4] if head else found[-4:], 0 if head else -2):
         return Verdict("wrong", "no answer: the choices are listed and none is chosen", None)
-    letter = _by_text(stated, choices) or _letter(said, text, head or (found[-1] if found else None))
+    by_text = None if _ONE_LETTER.fullmatch(said) else _by_text(stated, choices)
+    letter = by_text or _letter(said, text, head or (found[-1] if found else None))
     if letter is None:
         return Verdict("wrong", "no answer: no option is chosen", None)
     return Verdict("right" if letter == right else "wrong", f"chose {letter}", letter)
@@ -81,7 +83,7 @@ def _by_text(said: str, choices: Sequence[str]) -> str | None:
         return None
     plain = [" ".join(_undressed(text).casefold().split()) for text in (said, *choices)]
     found = [place for place, option in enumerate(plain[1:]) if option == plain[0]]
-    if not found and not re.fullmatch(r"\(?[A-Za-z]\)?\.?", said):
+    if not found:
         found = [
             place for place, option in enumerate(choices) if len(option) <= LONGEST_ANSWER and compare(clean(option), said, "strict")[0]
         ]

@@ -8,9 +8,11 @@ from typing import Any
 from sharpen.grading import numeric
 from sharpen.grading.extract import after_thinking, clean, declared, extract
 from sharpen.grading.forms import Named, Value
-from sharpen.grading.math import LONGEST_ANSWER
+from sharpen.grading.math import LONGEST_ANSWER, TIME_LIMIT
+from sharpen.grading.numbers import exact
 from sharpen.grading.reading import read
 from sharpen.grading.spelling import normal
+from sharpen.grading.timing import TimeUpError, time_limit
 from sharpen.grading.verdict import Verdict
 
 PATTERN_SECONDS = 1.0
@@ -48,7 +50,10 @@ def grade_numeric(gold: str, text: str, *, absolute: float = 0.0, relative: floa
     answer, how = extract(text)
     if answer is None:
         return Verdict("wrong", how, None)
-    theirs = number_of(answer)
+    try:
+        theirs = number_of(answer)
+    except TimeUpError as late:
+        return Verdict("wrong", f"{how}: takes longer than {late.seconds:g} s", answer)
     if theirs is None:
         return Verdict("wrong", f"{how}: not a number", answer)
     allowed = max(Fraction(absolute), Fraction(relative) * abs(ours))
@@ -59,10 +64,21 @@ def grade_numeric(gold: str, text: str, *, absolute: float = 0.0, relative: floa
 
 
 def number_of(text: str) -> Fraction | None:
-    """The real number that a text is: exactly where it is rational, to 50 digits for a constant such as a root; None for any other text."""
+    """The real number that a text is: exactly where it is rational, to 50 digits for a constant such as a root; None for any other text.
+
+    Raises:
+        TimeUpError: computing it takes too long.
+    """
     if len(text) > LONGEST_ANSWER:
         return None
-    form = read(clean(normal(text)))
+    if (plain := exact(clean(normal(text)))) is not None:
+        return plain
+    with time_limit(TIME_LIMIT):
+        return _value_of(clean(normal(text)))
+
+
+def _value_of(text: str) -> Fraction | None:
+    form = read(text)
     if isinstance(form, Named):
         form = form.value
     if not isinstance(form, Value):
@@ -97,7 +113,8 @@ def grade_regex(gold: str, text: str, *, ignore_case: bool = False, whole_text: 
     if not said:
         return Verdict("wrong", "no answer found", None)
     try:
-        found: Any = (pattern.search if whole_text else pattern.fullmatch)(said, timeout=PATTERN_SECONDS)
+        with time_limit(2 * PATTERN_SECONDS):
+            found: Any = (pattern.search if whole_text else pattern.fullmatch)(said, timeout=PATTERN_SECONDS)
     except TimeoutError:
         return Verdict("wrong", f"matching takes longer than {PATTERN_SECONDS:g} s", said[:LONGEST_ANSWER])
     shown = found[0] if found and whole_text else said[:LONGEST_ANSWER]

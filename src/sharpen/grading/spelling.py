@@ -126,7 +126,7 @@ def normal(text: str) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def spell(text: str) -> str:
-    r"""An answer in one spelling: `\dfrac` and `½` are `\frac`, `\left(` is `(`, `≤` and `<=` are `\le`; dollars, colours and spacing go."""
+    r"""An answer in one spelling: `\dfrac` and `½` are `\frac`, `\left(` is `(`, `≤` and `<=` are `\le`; dollars and spacing go."""
     text = normal(text)
     if not text.isascii():
         text = _ROOT.sub(r"\\sqrt{\1}", text).replace("√", r"\sqrt ").translate(_CHARACTERS)

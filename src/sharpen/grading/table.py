@@ -117,8 +117,11 @@ def items(rows: Iterable[tuple[str, Mapping[str, Any]]], columns: Columns) -> It
         if columns.label is not None:
             _column(place, row, columns.label, (), "--label")
         label = _label(place, row.get(columns.label or LABEL), columns.label or LABEL)
-        given = row.get(KEY) if isinstance(row.get(KEY), Mapping) else {}
-        meta = {**row, KEY: {**given, "mode": columns.mode} if kind == "math" else given}
+        given = row.get(KEY)
+        parameters = dict(given) if isinstance(given, Mapping) else {}
+        if kind == "math":
+            parameters["mode"] = columns.mode
+        meta = {**row, KEY: parameters}
         yield Item(place=place, problem=Problem(id=place, prompt="", answer=gold, kind=kind, meta=meta), text=text, label=label)
 
 
