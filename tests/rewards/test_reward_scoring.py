@@ -276,6 +276,22 @@ def test_a_coroutine_that_raises_is_found_too(scorer):
     assert listed(scorer(judge).score(TWO).total) == [[1.0, None], [1.0, 1.0]]
 
 
+async def cancels_nine(prompts, completions, **columns):
+    if any("9" in text for text in completions):
+        raise asyncio.CancelledError("the judge hung up")
+    return [1.0] * len(completions)
+
+
+def test_a_coroutine_that_is_cancelled_is_a_function_that_raises(scorer):
+    async def notebook():
+        return scorer(cancels_nine).score(TWO)
+
+    for scores in (scorer(cancels_nine).score(TWO), asyncio.run(notebook())):
+        assert listed(scores.total) == [[1.0, None], [1.0, 1.0]]
+        (failure,) = scores.failures
+        assert "Traceback" in failure.reason and "CancelledError: the judge hung up" in failure.reason
+
+
 def test_a_function_that_raises_on_batches_only_is_told_and_keeps_its_values(scorer, caplog):
     def alone(prompts, completions, **columns):
         (text,) = completions

@@ -31,6 +31,10 @@ _HINT = (
 )
 
 
+# A coroutine that is cancelled raises no Exception. Nobody else cancels here: the event loop is begun and ended within the call.
+_RAISED = (Exception, asyncio.CancelledError)
+
+
 class _Unbound(Exception):
     """The function needs an argument that there is no column for."""
 
@@ -78,7 +82,7 @@ def call(
         raise
     except _Unbound as error:
         return [None] * count, dict.fromkeys(range(count), str(error))
-    except Exception:
+    except _RAISED:
         whole = traceback.format_exc()
     values: list[Value] = []
     reasons: dict[int, str] = {}
@@ -87,7 +91,7 @@ def call(
             values += attempt(range(place, place + 1))
         except RewardError:
             raise
-        except Exception as error:
+        except _RAISED as error:
             values.append(None)
             reasons[place] = f"it raised\n{traceback.format_exc()}" + (_HINT if _MESSAGES in str(error) else "")
     if not reasons:
