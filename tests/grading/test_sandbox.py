@@ -124,6 +124,52 @@ def test_it_reads_no_file_of_the_machine(tmp_path: Path) -> None:
 
 
 @needs_bubblewrap
+def test_it_sees_no_installed_package() -> None:
+    places = [
+        *("/usr/lib/python3/dist-packages", "/python/lib/python{v}/site-packages", "/python/lib/python{v}/dist-packages"),
+        *("/usr/lib/python{v}/dist-packages", "/usr/lib/python{v}/site-packages", "/usr/lib64/python{v}/site-packages"),
+    ]
+    program = """
+    import os
+    found = [os.path.join(top, name) for top, names, _ in os.walk('/') for name in names if name.endswith('-packages')]
+    print([place for place in found if os.listdir(place)])
+    for place in found:
+        try: open(os.path.join(place, 'mine.py'), 'w')
+        except OSError: continue
+        print('written', place)
+    """
+    assert run(program, limits=replace(SMALL, seconds=30.0)).stdout == "[]\n"
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    search = f"import sys; sys.path[:0] = {[place.format(v=version) for place in places]!r}\n"
+    assert run(f"{search}import pip").why == "ModuleNotFoundError: No module named 'pip'"
+    for package in {path.name for path in Path("/usr/lib/python3/dist-packages").glob("[a-z]*") if (path / "__init__.py").is_file()}:
+        result = run(f"{search}import {package}", limits=replace(SMALL, seconds=30.0))
+        assert result.why == f"ModuleNotFoundError: No module named '{package}'", result
+        break  # one will do: each takes a sandbox
+
+
+def test_where_installed_packages_are_masked(tmp_path: Path) -> None:
+    for place in (
+        "usr/python3/dist-packages",
+        "own/python3.11/site-packages",
+        "own/sdk/lib/python3/site-packages",
+        "far/packages",
+        "usr/python3.9",
+    ):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "own" / "python3.1").symlink_to("python3.11")
+    (tmp_path / "usr" / "python3.9" / "site-packages").symlink_to(tmp_path / "far" / "packages")  # which is not seen inside
+    inside = {"/usr/lib": tmp_path / "usr", "/python/lib": tmp_path / "own", "/usr/lib32": tmp_path / "none"}
+    assert confined._packages(inside) == [
+        "/python/lib/python3.11/site-packages",
+        "/python/lib/sdk/lib/python3/site-packages",
+        "/usr/lib/python3/dist-packages",
+    ]
+    system = {"/usr/lib": tmp_path / "usr", "/python/lib": tmp_path / "usr"}  # where the system's Python runs sharpen
+    assert confined._packages(system) == ["/python/lib/python3/dist-packages", "/usr/lib/python3/dist-packages"]
+
+
+@needs_bubblewrap
 def test_it_sees_no_environment_no_process_and_no_name_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "42")
     result = run("import os, socket; print(dict(os.environ), os.getcwd(), socket.gethostname(), os.getuid() != 0, os.getpid() < 5)")
@@ -395,8 +441,10 @@ def test_the_sandbox_ends_with_us() -> None:
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.readline()
+    give_up = time.monotonic() + 30.0
+    while not (inside := traces()["running"]) and time.monotonic() < give_up:
+        time.sleep(0.05)
     time.sleep(0.5)
-    inside = traces()["running"]
     child.kill()
     child.wait()
     child.stdout.close()

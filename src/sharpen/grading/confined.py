@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import re
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -337,6 +338,7 @@ _NAMESPACES = (
 _AS_ROOT = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
 _AS_USER = ("--unshare-user", "--uid", "65534", "--gid", "65534")
 _PYTHON_INSIDE = "/python/bin/python3"
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 
 @cache
@@ -346,22 +348,44 @@ def _harness() -> str:
 
 @cache
 def _tree() -> tuple[str, ...]:
-    """The mounts: shared libraries and this interpreter's standard library, read-only; /dev/null and /dev/urandom. No /proc, no /etc."""
+    """The mounts: shared libraries and this interpreter's standard library, read-only; /dev/null and /dev/urandom. No /proc, no /etc.
+
+    Installed packages lie among both. Their folders are empty inside.
+    """
     tree: list[str] = []
     for folder in ("/dev", "/etc", "/usr", "/python", "/python/bin"):  # bubblewrap makes them for root alone
         tree += ["--perms", "0755", "--dir", folder]
+    inside: dict[str, Path] = {}  # which folder of the machine is seen where
     for folder in ("/usr/lib", "/usr/lib32", "/usr/lib64"):
         tree += ["--ro-bind-try", folder, folder]
+        inside[folder] = Path(folder)
     for name in ("/lib", "/lib32", "/lib64"):
         path = Path(name)
         if path.is_symlink():
             tree += ["--symlink", os.readlink(path), name]
         elif path.is_dir():
             tree += ["--ro-bind", name, name]
+            inside[name] = path
     prefix, binary = Path(sys.base_prefix).resolve(), Path(sys.executable).resolve()
     tree += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     tree += ["--ro-bind", str(prefix / "lib"), "/python/lib", "--ro-bind", str(binary), _PYTHON_INSIDE]
+    inside["/python/lib"] = prefix / "lib"
+    for place in _packages(inside):  # read-only, or a program might fill the memory with files
+        tree += ["--perms", "0755", "--tmpfs", place, "--remount-ro", place]
     return (*tree, "--dev-bind", "/dev/null", "/dev/null", "--dev-bind", "/dev/urandom", "/dev/urandom")
+
+
+def _packages(inside: Mapping[str, Path]) -> list[str]:
+    """Where, as it is seen inside, installed packages lie below these folders of the machine.
+
+    A folder of packages that is a link is one where it leads; a link that leads nowhere inside needs no mask.
+    """
+    found: set[Path] = set()
+    for top, names, _ in itertools.chain.from_iterable(os.walk(folder) for folder in set(inside.values())):
+        found.update(Path(top, name).resolve() for name in _PACKAGES.intersection(names))
+        names[:] = [name for name in names if name not in _PACKAGES]
+    seen = ((real, folder.resolve(), name) for real in found for name, folder in inside.items())
+    return sorted(str(Path(name) / real.relative_to(folder)) for real, folder, name in seen if real.is_relative_to(folder))
 
 
 def _rlimits(limits: Limits, *, count_processes: bool) -> list[str]:
