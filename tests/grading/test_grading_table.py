@@ -60,7 +60,7 @@ def test_columns_kinds_and_labels_of_any_name(tmp_path: Path) -> None:
         {"truth": "B", "said": "The answer is (B).", "ok": 1, "kind": "choice"},
         {"truth": 3, "said": None, "ok": False, "kind": None},
         {"truth": 0.5, "said": r"\frac12", "ok": "TRUE", "kind": "math"},
-        {"truth": "7", "said": "8", "ok": "", "kind": ""},
+        {"truth": "7", "said": "8", "ok": ""},
     ]
     found = grade_file(write(tmp_path / "a.jsonl", rows), gold="truth", prediction="said", label="ok")
     assert dict(found.verdicts) == {"right": 2, "wrong": 2}
@@ -79,6 +79,32 @@ def test_columns_kinds_and_labels_of_any_name(tmp_path: Path) -> None:
         ({"gold": "5", "prediction": {"text": "5"}}, r"a.jsonl:2: column 'prediction' is .* \(dict\)"),
         ({"gold": "5", "prediction": "5", "label": "maybe"}, r"a.jsonl:2: column 'label' is 'maybe', expected right, true, 1"),
         ({"gold": "5", "prediction": "5", "kind": "maths"}, r"a.jsonl:2: kind 'maths': there is no such grader. Did you mean 'math'"),
+        ({"gold": "5", "prediction": "5", "kind": ["math"]}, r"a.jsonl:2: column 'kind' is \['math'\] \(list\), expected text"),
+        ({"gold": "5", "prediction": "5", "kind": {"a": 1}}, r"a.jsonl:2: column 'kind' is .* \(dict\), expected text"),
+        (
+            {"gold": "5", "prediction": "5", "kind": ""},
+            r"(?s)a.jsonl:2: column 'kind' is empty.*Give math, choice, .* or --kind for all rows",
+        ),
+        ({"gold": float("nan"), "prediction": "5"}, r"a.jsonl:2: column 'gold' is nan \(float\), expected text or a number"),
+        ({"gold": "5", "prediction": float("inf")}, r"a.jsonl:2: column 'prediction' is inf \(float\)"),
+        ({"gold": "5", "prediction": "\ud800"}, r"a.jsonl:2: field 'prediction': expected text, got \\ud800, which is half a character"),
+        (
+            {"gold": "5", "answer": "6", "prediction": "5"},
+            r"(?s)a.jsonl:2: there are columns 'gold' and 'answer'.*--gold gold or --gold answer",
+        ),
+        (
+            {"gold": "5", "completion": "6", "prediction": "5"},
+            r"(?s)a.jsonl:2: there are columns 'prediction' and 'completion'.*--prediction prediction or --prediction completion",
+        ),
+        ({"gold": "5", "prediction": "5", "grading": "paper"}, "a.jsonl:2: column 'grading': expected a table of parameters, got 'paper'"),
+        (
+            {"gold": "5", "prediction": "5", "grading": {"moed": "paper"}},
+            "a.jsonl:2: column 'grading': the kind 'math' has no parameter 'moed'. Did you mean 'mode'",
+        ),
+        (
+            {"gold": "5", "prediction": "5", "kind": "numeric", "grading": {"absolute": "much"}},
+            "a.jsonl:2: column 'grading': absolute: expected a number, 0 or more, got 'much'",
+        ),
     ],
 )
 def test_malformed_rows_are_told_with_file_and_line(tmp_path: Path, row: dict[str, object], message: str) -> None:
@@ -107,6 +133,50 @@ def test_files_that_cannot_be_graded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.jsonl",
+            '{"gold": "5", "prediction": %s}' % ("9" * 5000),
+            r"a.jsonl:1: field 'prediction': .* got one of 5000 digits; write it as text",
+        ),
+        (
+            "a.jsonl",
+            '{"gold": "5", "prediction": %s}' % ("[" * 100_000),
+            r"a.jsonl:1: .* field 'prediction': lists and objects more than 100 deep",
+        ),
+        ("a.jsonl", '{"gold": "5", "gold": "6", "prediction": "5"}', r"a.jsonl:1: the key 'gold' comes twice"),
+        ("a.csv", "gold,prediction,prediction\n5,5,6\n", r"a.csv:1: there are 2 columns 'prediction'"),
+    ],
+)
+def test_what_would_be_read_in_one_of_two_ways_or_not_at_all(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ProblemError, match=message):
+        grade_file(tmp_path / name, output=tmp_path / "out.jsonl")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_of_two_usual_columns_the_named_one_counts(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"gold": "5", "answer": "6", "prediction": "6", "completion": "5"}])
+    assert dict(grade_file(path, gold="gold", prediction="completion").verdicts) == {"right": 1}
+    assert dict(grade_file(path, gold="gold", prediction="prediction").verdicts) == {"wrong": 1}
+
+
+def test_labels_as_a_data_frame_writes_them(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"gold": "5", "prediction": "5", "label": label} for label in (1, 1.0, "1.0", 0, 0.0, "0.0")]
+    found = grade_file(write(tmp_path / "a.jsonl", rows))
+    assert dict(found.confusion) == {("right", "right"): 3, ("wrong", "right"): 3}
+    with pytest.raises(ProblemError, match=r"a.jsonl:1: column 'label' is 0.5, expected right"):
+        grade_file(write(tmp_path / "a.jsonl", [{**rows[0], "label": 0.5}]))
+
+
+def test_long_numbers_and_names_of_files_in_no_encoding(tmp_path: Path) -> None:
+    path = write(tmp_path / "\udcff.jsonl", [{"gold": 10**4000, "prediction": 10**4000, "kind": "exact"}])
+    assert dict(grade_file(path, output=tmp_path / "out.jsonl").verdicts) == {"right": 1}
+    assert json.loads((tmp_path / "out.jsonl").read_text())["row"] == f"{path}:1"
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"kind": "maths"}, "--kind maths: there is no such grader. Did you mean 'math'"),
@@ -119,19 +189,15 @@ def test_graders_and_modes_that_there_are_not(options: dict[str, str], message: 
         Columns(**options)  # type: ignore[arg-type]
 
 
-def test_the_mode_goes_with_the_row_and_a_parameter_that_will_not_do_is_unscorable() -> None:
+def test_the_mode_goes_with_the_row_and_so_do_its_parameters() -> None:
     rows = [("a:1", {"gold": r"\sqrt{2}", "prediction": "1.4142"}), ("a:2", {"gold": "5", "prediction": "5.2", "kind": "numeric"})]
     rows.append(("a:3", {"gold": "5", "prediction": "5.2", "kind": "numeric", "grading": {"absolute": 0.5}}))
-    rows.append(("a:4", {"gold": "5", "prediction": "5.2", "kind": "numeric", "grading": {"absolute": "much"}}))
     found: list[Verdict] = []
     grade_items(items(rows, Columns(mode="paper")), write=lambda item, verdict: found.append(verdict))
-    assert [verdict.outcome for verdict in found] == ["right", "wrong", "right", "unscorable"]
-    assert "absolute: expected a number, 0 or more, got 'much'" in found[3].reason
-    rows.append(("a:5", {"gold": "5", "prediction": "5", "grading": "paper"}))
-    rows.append(("a:6", {"gold": r"\sqrt{2}", "prediction": "1.4142", "grading": {"mode": "paper"}}))
-    grade_items(items([rows[0], *rows[4:]], Columns()), write=lambda item, verdict: found.append(verdict))
-    assert [verdict.outcome for verdict in found[4:]] == ["wrong", "unscorable", "right"]  # the row's own mode counts
-    assert "expected a table of parameters, got 'paper'" in found[5].reason
+    assert [verdict.outcome for verdict in found] == ["right", "wrong", "right"]
+    rows.append(("a:4", {"gold": r"\sqrt{2}", "prediction": "1.4142", "grading": {"mode": "paper"}}))
+    grade_items(items([rows[0], *rows[3:]], Columns()), write=lambda item, verdict: found.append(verdict))
+    assert [verdict.outcome for verdict in found[3:]] == ["wrong", "right"]  # the row's own mode counts
 
 
 def test_a_text_that_stops_a_grader_costs_its_own_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

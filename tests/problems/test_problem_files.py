@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from sharpen.errors import MissingPackageError, ProblemError
-from sharpen.problems import FileSource, HubSource, Source, fingerprint, load_problems
+from sharpen.problems import FileSource, HubSource, Source, fingerprint, load_problems, strict_json
 from sharpen.records import Problem
 
 ROWS: list[dict[str, Any]] = [
@@ -17,6 +17,8 @@ ROWS: list[dict[str, Any]] = [
     {"question": "Half of 5?", "answer": 2.5, "level": 2},
     {"question": "Six?", "answer": 6.0, "level": 3},
 ]
+LONG = "expected a number that can be read, got one of 5000 digits; write it as text, in double quotes"
+DEEP = "lists and objects more than 100 deep in each other"
 
 
 def write(path: Path, rows: list[Any]) -> str:
@@ -150,7 +152,19 @@ def test_a_row_that_makes_no_problem_is_named(tmp_path: Path, rows: list[Any], f
         ("a.csv", b'question,answer\n"two\nlines",1\n"a" b,1\n', "a.csv:4: not valid CSV"),
         ("a.csv", b'question,answer\na,1\n"no end,1\nb,2\n', "a.csv:3: not valid CSV: unexpected end of data"),
         ("a.csv", b"", "a.csv: there are no problems in it"),
-        ("a.jsonl", b'{"question": "\xff", "answer": 1}\n', "a.jsonl: cannot be read"),
+        ("a.csv", b"question,answer,answer\na,1,2\n", "a.csv:1: there are 2 columns 'answer'"),
+        ("a.csv", b"question,answer\na,1\nb\xc3,2\n", "a.csv:3: not valid UTF-8: byte 0xc3 at column 2"),
+        ("a.csv", b'question,answer\n"a\n\xe4",1\n', "a.csv:3: not valid UTF-8: byte 0xe4 at column 1"),
+        ("a.json", b'[{"question": "a",\n "answer": "\xff"}]', "a.json:2: not valid UTF-8: byte 0xff at column 13"),
+        ("a.jsonl", b'\n{"question": "\xc3\xa4\xff", "answer": 1}\n', "a.jsonl:2: not valid UTF-8: byte 0xff at column 16"),
+        ("a.jsonl", b'{"question": "\xed\xa0\x80", "answer": 1}\n', "a.jsonl:1: not valid UTF-8: byte 0xed at column 15"),
+        ("a.jsonl", b'{"question": "a", "answer": 1, "answer": 2}\n', "a.jsonl:1: the key 'answer' comes twice"),
+        ("a.json", b'[{"question": "a", "answer": 1, "x": [{"y": 1, "y": 2}]}]', "a.json, row 0: field 'x': the key 'y' comes twice"),
+        ("a.jsonl", b'{"question": "a", "answer": "b\\ud800"}\n', r"a.jsonl:1: field 'answer': expected text, got \ud800, which is half"),
+        ("a.jsonl", b'{"question": "a", "answer": 1, "\\udc80": 2}\n', r"a.jsonl:1: field '\udc80': expected text, got \udc80"),
+        ("a.jsonl", b'{"question": "a", "answer": -' + b"9" * 5000 + b"}", f"field 'answer': {LONG}"),
+        ("a.jsonl", b'{"question": "a", "answer": ' + b"[" * 100_000, f"a.jsonl:1: not valid JSON: field 'answer': {DEEP} at column 128"),
+        ("a.json", b'[{"x": 1},\n {"y": {"z": ' + b"[" * 99, f"a.json:2: not valid JSON: field 'y': {DEEP}"),
         ("a.parquet", b"nothing of the kind", "a.parquet: not a readable Parquet file"),
         ("a.jsnl", b"", "a.jsnl: unknown format '.jsnl'. Did you mean '.jsonl'?"),
     ],
@@ -158,6 +172,38 @@ def test_a_row_that_makes_no_problem_is_named(tmp_path: Path, rows: list[Any], f
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, told: str) -> None:
     (tmp_path / name).write_bytes(content)
     assert told in refused(FileSource(path=str(tmp_path / name)))
+
+
+def test_what_a_strict_reader_still_takes(tmp_path: Path) -> None:
+    deep = "[" * 99 + "]" * 99
+    path = tmp_path / "a.jsonl"
+    braces = "{" * 200 + r" \" ["
+    path.write_text(
+        f'{{"question": "{braces}", "answer": "\\ud83d\\ude00 ä", "x": {deep}, "y": {"9" * 4000}, "z": NaN}}\n', encoding="utf-8"
+    )
+    (problem,) = load_problems(FileSource(path=str(path)))
+    assert problem.prompt == "{" * 200 + ' " [' and problem.answer == "\U0001f600 ä"
+    assert problem.meta["y"] == 10**4000 - 1
+    path.with_suffix(".csv").write_text("question,answer,,\na,1,,\n", encoding="utf-8")  # as a spreadsheet leaves it
+    assert len(load_problems(FileSource(path=str(path.with_suffix(".csv"))))) == 1
+
+
+def test_a_line_that_ends_within_a_text_is_read_once() -> None:
+    text = '{"a": "' + "{" * 101 + r"\"" * 500_000  # in quadratic time this takes hours
+    with pytest.raises(json.JSONDecodeError, match="Unterminated string"):
+        strict_json.loads(text)
+
+
+def test_parquet_that_is_ambiguous_or_no_text(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"])] * 3, names=["question", "answer", "answer"]), path)
+    assert "a.parquet: there are 2 columns 'answer'" in refused(FileSource(path=str(path)))
+    answers = pa.array([b"1", b"\xff"]).view(pa.string())
+    pq.write_table(pa.Table.from_arrays([pa.array(["a", "b"]), answers], names=["question", "answer"]), path)
+    assert "a.parquet, row 1: column 'answer': not valid UTF-8" in refused(FileSource(path=str(path)))
 
 
 def test_a_file_is_looked_for_in_three_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sharpen.errors import ProblemError, nearest
-from sharpen.grading.parameters import KEY
+from sharpen.grading.parameters import KEY, parameter_fault
 from sharpen.grading.pool import shared
 from sharpen.grading.registry import GRADERS
 from sharpen.grading.verdict import Mode, Verdict
@@ -20,6 +21,7 @@ PREDICTIONS = ("prediction", "completion")
 LABEL = "label"
 _AT_ONCE = 256  # rows that the pool is given together
 _LABELS = {"right": "right", "true": "right", "1": "right", "wrong": "wrong", "false": "wrong", "0": "wrong"}
+_LABELS_AS_FLOATS = {"1.0": "1", "0.0": "0"}  # as a data frame writes 1 and 0 where some rows have no label
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,22 +105,21 @@ def items(rows: Iterable[tuple[str, Mapping[str, Any]]], columns: Columns) -> It
         columns: which is what.
 
     Raises:
-        ProblemError: a row without a ground truth or prediction, or with a label that is none; it names the place.
+        ProblemError: a row without a ground truth or prediction or with two of them, or with a label, kind or parameters that are none; it
+            names the place.
     """
     for place, row in rows:
         gold = _text(place, row, _column(place, row, columns.gold, GOLDS, "--gold"))
         name = _column(place, row, columns.prediction, PREDICTIONS, "--prediction")
         text = "" if row[name] is None else _text(place, row, name)
-        kind = columns.kind or row.get("kind") or "math"
-        if kind not in GRADERS:
-            raise ProblemError(
-                f"{place}: kind '{kind}': there is no such grader.{nearest(str(kind), GRADERS)}", fix=f"Give {', '.join(GRADERS)}."
-            )
+        kind = columns.kind or _kind(place, row.get("kind"))
         if columns.label is not None:
             _column(place, row, columns.label, (), "--label")
         label = _label(place, row.get(columns.label or LABEL), columns.label or LABEL)
-        parameters = {} if row.get(KEY) is None else row[KEY]  # what will not do is told by the grader
-        if kind == "math" and isinstance(parameters, Mapping):
+        parameters = {} if row.get(KEY) is None else row[KEY]
+        if (fault := parameter_fault(kind, parameters)) is not None:
+            raise ProblemError(f"{place}: column '{KEY}': {fault}.", fix="Mend the parameters, or remove the column.")
+        if kind == "math":
             parameters = {"mode": columns.mode, **parameters}
         meta = {**row, KEY: parameters}
         yield Item(place=place, problem=Problem(id=place, prompt="", answer=gold, kind=kind, meta=meta), text=text, label=label)
@@ -171,9 +172,14 @@ def record(item: Item, verdict: Verdict) -> dict[str, Any]:
 
 def _column(place: str, row: Mapping[str, Any], given: str | None, usual: tuple[str, ...], option: str) -> str:
     names = usual if given is None else (given,)
-    for name in names:
-        if name in row:
-            return name
+    there = [name for name in names if name in row]
+    if len(there) > 1:
+        raise ProblemError(
+            f"{place}: there are columns {' and '.join(map(repr, there))}, and only one can be meant.",
+            fix=f"Say which: {' or '.join(f'{option} {name}' for name in there)}.",
+        )
+    if there:
+        return there[0]
     wanted = " or ".join(f"'{name}'" for name in names)
     raise ProblemError(
         f"{place}: there is no column {wanted}; the row has {', '.join(map(repr, row)) or 'none'}.{nearest(names[0], row)}",
@@ -181,9 +187,23 @@ def _column(place: str, row: Mapping[str, Any], given: str | None, usual: tuple[
     )
 
 
+def _kind(place: str, value: Any) -> str:
+    if value is None:
+        return "math"
+    if isinstance(value, str) and value in GRADERS:
+        return value
+    if value == "":
+        what = "column 'kind' is empty."
+    elif isinstance(value, str):
+        what = f"kind '{value:.60}': there is no such grader.{nearest(value, GRADERS)}"
+    else:
+        what = f"column 'kind' is {str(value)[:60]} ({type(value).__name__}), expected text."
+    raise ProblemError(f"{place}: {what}", fix=f"Give {', '.join(GRADERS)}, or --kind for all rows.")
+
+
 def _text(place: str, row: Mapping[str, Any], name: str) -> str:
     value = row[name]
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
     if not isinstance(value, str):
         what = "missing" if value is None else f"{str(value)[:60]} ({type(value).__name__})"
@@ -194,7 +214,7 @@ def _text(place: str, row: Mapping[str, Any], name: str) -> str:
 def _label(place: str, value: Any, name: str) -> str | None:
     if value is None or value == "":
         return None
-    known = _LABELS.get(str(value).strip().lower())
+    known = _LABELS.get(_LABELS_AS_FLOATS.get(said := str(value).strip().lower(), said))
     if known is None:
         raise ProblemError(f"{place}: column '{name}' is {value!r:.60}, expected {', '.join(_LABELS)}.", fix="Mend the row.")
     return known

@@ -67,7 +67,8 @@ def _writer(path: Path | None) -> Iterator[Callable[[Item, Verdict], None] | Non
     temporary = path.with_name(path.name + ".writing")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file: Any = temporary.open("w", encoding="utf-8")
+        # Errors: a place that is the name of a file, which need not be in UTF-8, has escapes, which JSON has for this too.
+        file: Any = temporary.open("w", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise RunError(f"--output {path}: cannot be written: {error}.", fix="Name a file in a folder that can be written to.") from error
     try:

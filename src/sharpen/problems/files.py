@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from sharpen.errors import ProblemError, nearest
+from sharpen.problems import strict_json
 from sharpen.problems.rows import Fields, Row, to_problems
 from sharpen.records import Problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NO_UTF8 = re.compile("[\udc80-\udcff]")  # what open() gives for a byte that is none
 
 
 class FileSource(Fields):
@@ -55,8 +63,8 @@ def read_rows(path: Path) -> Iterator[Row]:
         )
     try:
         yield from read(path)
-    except (UnicodeDecodeError, OSError) as error:
-        raise ProblemError(f"{path}: cannot be read: {error}.", fix="Give a readable file in UTF-8.") from error
+    except OSError as error:
+        raise ProblemError(f"{path}: cannot be read: {error}.", fix="Give a file that can be read.") from error
 
 
 def find_file(path: str, base: Path | None = None) -> Path:
@@ -80,13 +88,25 @@ def find_file(path: str, base: Path | None = None) -> Path:
     )
 
 
+def _lines(path: Path, newline: str | None = None) -> Generator[str, None, None]:
+    """The lines of a file in UTF-8; `newline` as for `open`."""
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline=newline) as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.isascii() and (wrong := _NO_UTF8.search(line)) is not None:
+                raise ProblemError(
+                    f"{path}:{number}: not valid UTF-8: byte 0x{ord(wrong[0]) - 0xDC00:02x} at column {wrong.start() + 1}.",
+                    fix="Write the file in UTF-8.",
+                )
+            yield line
+
+
 def _read_jsonl(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8-sig") as lines:
+    with contextlib.closing(_lines(path)) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 place = f"{path}:{number}"
                 try:
-                    row = json.loads(line)
+                    row = strict_json.loads(line)
                 except json.JSONDecodeError as error:
                     raise ProblemError(
                         f"{place}: not valid JSON: {error.msg} at column {error.colno}.", fix="Give one JSON object a line."
@@ -96,7 +116,7 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
 
 def _read_json(path: Path) -> Iterator[Row]:
     try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+        rows = strict_json.loads("".join(_lines(path)))
     except json.JSONDecodeError as error:
         raise ProblemError(
             f"{path}:{error.lineno}: not valid JSON: {error.msg} at column {error.colno}.",
@@ -111,16 +131,19 @@ def _read_json(path: Path) -> Iterator[Row]:
 
 def _object(place: str, row: Any) -> Mapping[str, Any]:
     if not isinstance(row, dict):
-        raise ProblemError(f"{place}: expected a JSON object, got {type(row).__name__}.", fix="Give one object a problem.")
+        raise ProblemError(f"{place}: expected a JSON object, got {type(row).__name__}.", fix="Give one object a row.")
+    if (fault := strict_json.fault(row)) is not None:
+        raise ProblemError(f"{place}: {fault}.", fix="Mend or remove the row.")
     return row
 
 
 def _read_csv(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8-sig", newline="") as lines:
+    with contextlib.closing(_lines(path, newline="")) as lines:
         reader = csv.DictReader(lines, strict=True)
         first = 1  # the line on which the record that comes next begins
         try:
             columns = len(reader.fieldnames or ())
+            _refuse_twice(f"{path}:1", [name for name in reader.fieldnames or () if name])
             first = reader.line_num + 1
             for row in reader:
                 place = f"{path}:{first}"
@@ -135,6 +158,12 @@ def _read_csv(path: Path) -> Iterator[Row]:
             raise ProblemError(f"{path}:{first}: not valid CSV: {error}.", fix="Mend the record that begins on this line.") from error
 
 
+def _refuse_twice(place: str, columns: Sequence[str]) -> None:
+    """Refuse two columns of one name, of which a row would have the last."""
+    if (twice := next((name for name in columns if columns.count(name) > 1), None)) is not None:
+        raise ProblemError(f"{place}: there are {columns.count(twice)} columns '{twice}'.", fix="Give every column its own name.")
+
+
 def _width(row: Mapping[Any, Any]) -> int:
     return sum(len(value) if name is None else value is not None for name, value in row.items())
 
@@ -146,14 +175,30 @@ def _read_parquet(path: Path) -> Iterator[Row]:
     try:
         with pq.ParquetFile(path) as file:
             number = 0
+            _refuse_twice(str(path), file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=1024):
-                for row in batch.to_pylist():
+                for row in _rows(path, number, batch):
                     yield f"{path}, row {number}", row
                     number += 1
     except pa.ArrowException as error:
         raise ProblemError(
             f"{path}: not a readable Parquet file: {error}.", fix="Write the file again, or name it by its format."
         ) from error
+
+
+def _rows(path: Path, first: int, batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of a batch, which Parquet does not keep from having texts that are no UTF-8."""
+    with contextlib.suppress(UnicodeDecodeError):
+        return batch.to_pylist()
+    for number in range(batch.num_rows):
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                column[number].as_py()
+            except UnicodeDecodeError as error:
+                raise ProblemError(
+                    f"{path}, row {first + number}: column '{name}': not valid UTF-8: {error}.", fix="Write the file with texts in UTF-8."
+                ) from error
+    raise AssertionError("a batch of which every value can be read can be read")
 
 
 _READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
