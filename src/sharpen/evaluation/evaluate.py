@@ -10,7 +10,7 @@ import torch
 from sharpen.evaluation.summary import ProblemResult
 from sharpen.grading import SandboxKind, Verdict, shared
 from sharpen.grading.numbers import exact
-from sharpen.records import Group, Problem, Scores
+from sharpen.records import Group, Problem, Scores, groups_of
 from sharpen.rollout.engine import Sampling
 from sharpen.rollout.rollout import Rollout
 
@@ -39,20 +39,6 @@ def vote(answer: str | None) -> str | None:
     """The answer as a vote: `18`, `18.0` and `$18` are one number and one vote; other answers are their text."""
     number = None if answer is None else exact(answer)
     return answer if number is None else str(number)
-
-
-def groups_of(problem: Problem) -> dict[str, str]:
-    """The level and the subject of a problem, where its source knows them: `{"level": "3", "subject": "Algebra"}`."""
-    found: dict[str, str] = {}
-    for name, fields in GROUP_FIELDS.items():
-        value = next((problem.meta[key] for key in fields if isinstance(problem.meta.get(key), str | int | float)), None)
-        if value is not None:
-            found[name] = str(value).strip().removeprefix("Level ")
-    return found
-
-
-GROUP_FIELDS = {"level": ("level", "difficulty"), "subject": ("subject", "type", "category")}
-"""The fields of a problem that say what it belongs to; the first that there is counts."""
 
 
 def evaluate(
