@@ -121,7 +121,6 @@ def compare(
     output: Annotated[Path | None, typer.Option(help="A folder for figures (JSON), curves (CSV) and their plot (PNG).")] = None,
 ) -> None:
     """Compare two models on the same problems: what changed, and the verdict: sharpened, extended, both or no clear change."""
-    from sharpen.errors import RunError
     from sharpen.pipelines.compare import compare_evaluations
     from sharpen.reports.changes import change_report, write
 
@@ -130,12 +129,8 @@ def compare(
     for part in change_report(found.changes):
         _print(part)
     if output is not None:
-        try:
+        with _writing(output):
             written = write(found.changes, output)
-        except OSError as error:
-            raise RunError(
-                f"output {output}: cannot be written: {error}.", fix="Choose a folder that you may write, by --output."
-            ) from error
         _print(f"\nFigures, curves and plot: {', '.join(str(path) for path in written)}")
 
 
@@ -181,6 +176,41 @@ def inspect(
     from sharpen.reports.terminal import step_panels
 
     for part in step_panels(run, step=step, problem=problem, limit=limit):
+        _print(part)
+
+
+@app.command()
+def behaviours(
+    run: Annotated[Path, typer.Argument(help="A run's folder, or one that `sharpen eval` wrote.")],
+    base: Annotated[Path | None, typer.Option(help="An evaluation of the model before training; left out, the run's own.")] = None,
+    language: Annotated[str | None, typer.Option(help="Of the chains of thought, as en or zh; left out, the one the recipe names.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many completions a step have their text read, evenly spread.")] = 512,
+    output: Annotated[Path | None, typer.Option(help="A folder for every figure (CSV) and a plot (PNG).")] = None,
+) -> None:
+    """See how completions changed: length, reflective words, languages, form, repetition, entropy, accuracy by level."""
+    from sharpen.pipelines import behaviours as pipeline
+    from sharpen.reports.behaviours import behaviour_tables, write
+    from sharpen.tracking.display import watching
+
+    with watching() as observer:
+        found = pipeline.behaviours(run, base=base, language=language, limit=limit, observer=observer)
+    for part in behaviour_tables(found, title=f"Completions of {run}"):
+        _print(part)
+    if output is not None:
+        with _writing(output):
+            _print(f"\nFigures and plot: {', '.join(str(path) for path in write(found, output))}")
+
+
+@app.command()
+def diagnose(run: Annotated[Path, typer.Argument(help="A run's folder; it may still be training.")]) -> None:
+    """Say what is wrong or wasteful in a run, with the evidence; docs/diagnosis.md has the rules."""
+    from sharpen.pipelines import diagnose as pipeline
+    from sharpen.reports.diagnosis import diagnosis_lines
+    from sharpen.tracking.display import watching
+
+    with watching() as observer:
+        found = pipeline.diagnose(run, observer=observer)
+    for part in diagnosis_lines(found, run):
         _print(part)
 
 
@@ -372,6 +402,17 @@ def _interruptible(what: str) -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo(f"Stopped. {what}", err=True)
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    """A folder that cannot be written is the user's to mend."""
+    from sharpen.errors import RunError
+
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"output {output}: cannot be written: {error}.", fix="Choose a folder that you may write, by --output.") from error
 
 
 @contextmanager

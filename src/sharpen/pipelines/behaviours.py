@@ -52,7 +52,7 @@ def behaviours(
             found += _evaluations(reading, folder)
     if base is not None:
         found += _evaluation(reading, base, 0)
-    return Behaviours(figures=tuple(found), notes=tuple([*reading.notes, *reading.told()]))
+    return Behaviours(figures=tuple(found), notes=(*reading.notes, *reading.told()))
 
 
 @dataclass
