@@ -22,7 +22,7 @@ Place = Literal["training", "held-out"]
 Sums = dict[tuple[str, str], tuple[float, int]]
 
 MEASURES: Mapping[str, str] = {
-    "accuracy": "share of completions that are right; by level too",
+    "accuracy": "share of completions that are right; by level, and of those that ended by themselves and that were cut, too",
     "length": "tokens of a completion",
     "cut": "share of completions that the length limit cut",
     "reflective_words": "reflective words of a completion",
@@ -32,7 +32,7 @@ MEASURES: Mapping[str, str] = {
     "no_answer": "share of completions without an answer",
     "repetition": "share of the 20-grams of tokens that were there before in the same completion",
     "entropy": "nats a token: the mean of −log π of the tokens that were sampled, at the temperature that sampled",
-    "zero_variance": "share of groups whose rewards are all equal, which teach nothing",
+    "zero_variance": "share of groups whose rewards are all equal, which teach nothing; right, wrong: that are all right or wrong, too",
 }
 """What is measured."""
 
@@ -50,7 +50,7 @@ class Figure:
         place: the completions that training learnt from, or those of held-out problems.
         step: of training; 0 is the model before any.
         measure: a key of `MEASURES`.
-        of: `all`, `right`, `wrong`, or `level 3`.
+        of: `all`, `right`, `wrong`, or, of accuracy, `finished`, `cut`, `level 3`.
         value: the mean.
         count: what it is the mean over: completions, or tokens (rates, entropy), or groups (zero variance).
     """
@@ -97,7 +97,8 @@ def sums_of_numbers(rows: Sequence[Mapping[str, Any]], *, groups: bool = True) -
     """
     sums: Sums = {}
     for row in rows:
-        _add(sums, "accuracy", "all", float(row["correct"]))
+        for of in ("all", "finished" if row["finish_reason"] == "stop" else "cut"):
+            _add(sums, "accuracy", of, float(row["correct"]))
         if row["level"] is not None:
             _add(sums, "accuracy", f"level {row['level']}", float(row["correct"]))
         for of in ("all", _side(row)):
@@ -105,8 +106,12 @@ def sums_of_numbers(rows: Sequence[Mapping[str, Any]], *, groups: bool = True) -
             _add(sums, "cut", of, float(row["finish_reason"] != "stop"))
             _add(sums, "no_answer", of, float(row["answer"] is None))
     if groups:
-        for rewards in _by_group(rows):
-            _add(sums, "zero_variance", "all", float(len(rewards) < 2 or min(rewards) == max(rewards)))
+        for members in _by_group(rows):
+            rewards = [row["reward"] for row in members if row["reward"] is not None]
+            right = [row["correct"] for row in members]
+            flat = len(rewards) < 2 or min(rewards) == max(rewards)
+            for of, counts in (("all", True), ("right", all(right)), ("wrong", not any(right))):
+                _add(sums, "zero_variance", of, float(flat and counts))
     return sums
 
 
@@ -170,13 +175,10 @@ def _side(row: Mapping[str, Any]) -> str:
     return "right" if row["correct"] else "wrong"
 
 
-def _by_group(rows: Sequence[Mapping[str, Any]]) -> list[list[float]]:
-    """The scorable rewards of each group."""
-    found: dict[str, list[float]] = {}
+def _by_group(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        rewards = found.setdefault(row["group_id"], [])
-        if row["reward"] is not None:
-            rewards.append(row["reward"])
+        found.setdefault(row["group_id"], []).append(row)
     return list(found.values())
 
 
@@ -186,8 +188,8 @@ def _add(sums: Sums, measure: str, of: str, value: float, count: int = 1) -> Non
 
 
 def _natural(name: str) -> tuple[int, float, str]:
-    """`all`, `right`, `wrong`, then levels by their number."""
-    fixed = ("all", "right", "wrong")
+    """`all`, `right`, `wrong`, ..., then levels by their number."""
+    fixed = ("all", "right", "wrong", "finished", "cut")
     if name in fixed:
         return fixed.index(name), 0.0, name
     try:
