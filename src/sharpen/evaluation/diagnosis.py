@@ -123,8 +123,8 @@ def length_bias(run: History) -> Finding | None:
             wrong.told("Tokens of wrong completions", ".1f") + f" ({growth:+.0%}).",
             right.told("Tokens of right completions", ".1f") + f" ({other:+.0%}).",
         ),
-        advice="A mean over each completion's own length makes a long wrong one cheap. Set method.reduction to seq-mean-token- "
-        "sum-norm (Dr.GRPO) or token-mean, or penalise length (the reward overlong).",
+        advice="A mean over each completion's own length makes a long wrong one cheap. Set method.reduction to "
+        "seq-mean-token-sum-norm (Dr.GRPO) or token-mean, or penalise length (the reward overlong).",
     )
 
 
@@ -165,8 +165,8 @@ def gamed_held_out(run: History) -> Finding | None:
             f"Held-out Pass@1: {found.before.pass_at_k[1].value:.1%} {_when(best)}, {found.after.pass_at_k[1].value:.1%} {_when(last)}: "
             f"{100 * change.value:+.1f} points [{100 * change.low:+.1f}, {100 * change.high:+.1f}].",
         ),
-        advice=f"Take the checkpoint near step {best}, read late completions (sharpen inspect), try the reward (sharpen audit- "
-        "reward), and train on more problems or fewer steps.",
+        advice=f"Take the checkpoint near step {best}, read late completions (sharpen inspect), try the reward "
+        "(sharpen audit-reward), and train on more problems or fewer steps.",
     )
 
 

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sharpen.evaluation.behaviours import Behaviours
+from sharpen.evaluation.intervals import student
 from sharpen.evaluation.summary import ProblemResult
 
-ENOUGH = 12
-"""Steps from which the beginning of a run is compared with its end: three each at least."""
+ENOUGH = 16
+"""Steps from which the beginning of a run is compared with its end: four each at least."""
 SURE = 3.0
-"""Standard errors by which the two must differ."""
+"""Standard errors by which the two must differ; more where few steps tell the error, as Student's t does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +76,17 @@ class Shift:
     @property
     def rises(self) -> bool:
         """Beyond doubt."""
-        return self.last - self.first > max(SURE * self.error, 1e-12)
+        return self.last - self.first > self._doubt
 
     @property
     def falls(self) -> bool:
         """Beyond doubt."""
-        return self.first - self.last > max(SURE * self.error, 1e-12)
+        return self.first - self.last > self._doubt
+
+    @property
+    def _doubt(self) -> float:
+        freedom = min(len(self.early), len(self.late)) - 1
+        return max(SURE * student(freedom) / student(10**6) * self.error, 1e-12)
 
     def told(self, name: str, form: str = ".3g") -> str:
         """`reward: 0.2 in steps 1 to 5, 0.5 in steps 16 to 20`."""
