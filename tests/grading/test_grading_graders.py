@@ -53,12 +53,14 @@ def test_choices_by_the_other_letter_and_a_gold_that_is_no_letter() -> None:
 
 
 def test_grade_goes_by_the_kind() -> None:
-    assert set(GRADERS) == {"math", "choice", "code", "reasoning_gym"}
+    assert set(GRADERS) == {"math", "choice", "exact", "numeric", "regex", "code", "reasoning_gym"}
     assert grade(problem("56", "math"), "7 * 8 = 56").outcome == "right"
     assert grade(problem("B", "choice"), "B").outcome == "right"
     unknown = grade(problem("1", "maths"), "1")
     assert unknown == Verdict(
-        "unscorable", "no grader for the kind 'maths'. Did you mean 'math'? Known: math, choice, code, reasoning_gym", None
+        "unscorable",
+        "no grader for the kind 'maths'. Did you mean 'math'? Known: math, choice, exact, numeric, regex, code, reasoning_gym",
+        None,
     )
 
 

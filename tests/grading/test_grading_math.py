@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sharpen.grading import Verdict, gold_fault, grade_math
+from sharpen.grading import Verdict, gold_fault, grade_math, library
 from sharpen.grading import math as room
 
 # gold | what is in the box | equal?
@@ -155,29 +155,50 @@ def test_paper_mode_is_tolerant(gold: str, answer: str, equal: bool) -> None:
     assert grade_math(gold, rf"\boxed{{{answer}}}", mode="paper").outcome == ("right" if equal else "wrong")
 
 
-def test_a_ground_truth_that_takes_too_long_is_unscorable(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parse(text: str) -> None:
-        while True:
-            pass
+def _endless(*_: object) -> None:
+    while True:
+        pass
 
+
+def test_a_ground_truth_that_takes_too_long_is_unscorable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "TIME_LIMIT", 0.1)
-    monkeypatch.setattr(room, "_parse", parse)
+    monkeypatch.setattr(room, "read", _endless)
     grade = grade_math("x + 987654", r"\boxed{x}")
     assert (grade.outcome, grade.reason) == ("unscorable", "the ground truth 'x + 987654' takes longer than 0.1 s to parse")
     room.gold_fault.cache_clear()
 
 
-@pytest.mark.parametrize("answer", [r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}", "(((9!)!)!)", "9^{9^{9^9}}"])
-def test_an_endless_computation_is_wrong_in_time_and_the_next_is_judged(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "TIME_LIMIT", 0.5)
-    room._compare.cache_clear()
+def test_a_comparison_that_takes_too_long_is_wrong_and_the_next_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    room.compare.cache_clear()
     start = time.perf_counter()
-    grade = grade_math(r"\sqrt{2}", rf"\boxed{{{answer}}}")
+    with monkeypatch.context() as patched:
+        patched.setattr(room, "TIME_LIMIT", 0.5)
+        patched.setattr(room, "equal", _endless)
+        grade = grade_math(r"\sqrt{2}", r"\boxed{\sqrt{3}}")
     assert (grade.outcome, grade.reason) == ("wrong", "the last box: comparing takes longer than 0.5 s")
     assert time.perf_counter() - start < 3.0
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert grade_math(r"\sqrt{2}", r"\boxed{\frac{2}{\sqrt{2}}}").outcome == "right"
-    room._compare.cache_clear()
+    room.compare.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}",
+        "(((9!)!)!)",
+        "9^{9^{9^9}}",
+        r"\sqrt[10^{9}]{2}",
+        r"\cos(10^{10^{10}})",
+        r"\binom{10^{9}}{10^{8}}",
+        r"\begin{pmatrix} 9^{9^{9^9}} \\ 1 \end{pmatrix}",
+    ],
+)
+@pytest.mark.parametrize("gold", [r"\sqrt{2}", r"\frac{\pi}{2}", "x^2 + 1", "(1, 2)"])
+def test_an_endless_computation_is_wrong_at_once(gold: str, answer: str) -> None:
+    start = time.perf_counter()
+    assert grade_math(gold, rf"\boxed{{{answer}}}").outcome == "wrong"
+    assert time.perf_counter() - start < 1.0
 
 
 SOME = [row for row in EQUAL if "x" not in row[0]][::3]
@@ -192,8 +213,8 @@ def _verdicts(queue: multiprocessing.Queue[list[str]] | None = None) -> list[str
 
 def test_a_thread_and_a_process_give_the_same_verdicts(caplog: pytest.LogCaptureFixture) -> None:
     expected = ["right" if equal else "wrong" for _, _, equal in SOME]
-    room._compare.cache_clear()
-    room._parse.cache_clear()
+    room.compare.cache_clear()
+    library.parse.cache_clear()
     found: list[list[str]] = []
     with caplog.at_level(logging.WARNING):
         thread = threading.Thread(target=lambda: found.append(_verdicts()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import multiprocessing
 import os
 import random
@@ -20,7 +21,9 @@ import psutil
 import pytest
 
 from sharpen.grading import GradingPool, Verdict, grade, pool, quick, shared
+from sharpen.grading.crew import Job
 from sharpen.grading.math import gold_fault
+from sharpen.grading.timing import TimeUpError, time_limit
 from sharpen.records import Problem
 
 HERE = Path(__file__).parent
@@ -171,6 +174,24 @@ def test_a_problem_that_cannot_be_handed_over_is_unscorable(rough: GradingPool) 
 def test_limits_that_nothing_can_be_graded_in_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="expected workers ≥ 1, time_limit > 0 s and memory_limit ≥ 268,435,456 bytes"):
         GradingPool(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_import_is_not_broken_off_by_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "takes_long_to_import.py"
+    module.write_text("import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end:\n    pass\nloaded = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TimeUpError), time_limit(0.1):
+        loaded = importlib.import_module("takes_long_to_import")
+        assert loaded.loaded
+        while True:
+            pass
+    assert sys.modules["takes_long_to_import"].loaded
+
+
+def test_workers_have_the_libraries_before_any_limit_begins() -> None:
+    with GradingPool(workers=1, time_limit=0.2) as made:
+        verdicts = made.grade_all([(problem("x + 1"), r"\boxed{1 + x}"), (problem(r"\frac{x}{2}"), r"\boxed{\frac{1}{2} x}")])
+    assert [verdict.outcome for verdict in verdicts] == ["right", "right"]
 
 
 # --- the same from everywhere --------------------------------------------------------------------------------------------------------
@@ -372,6 +393,17 @@ def test_no_process_outlives_the_interpreter(tmp_path: Path, end: str) -> None:
     assert gone(int(idle))
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises `KeyboardInterrupt`; a program that a shell starts in the background (`pytest &`) ignores it otherwise."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_leaves_the_pool_usable(tmp_path: Path) -> None:
     with GradingPool(workers=1, time_limit=60.0, grader=MISBEHAVING) as made:
         seen = tmp_path / "seen"
@@ -385,6 +417,25 @@ def test_an_interrupt_leaves_the_pool_usable(tmp_path: Path) -> None:
             made.grade_all([(problem("8"), f"wait-once {seen}")])
         os.kill(int(seen.read_text()), signal.SIGKILL)
         assert made.grade_all([FINE])[0].outcome == "right"
+
+
+def test_an_interrupt_while_samples_are_handed_over_leaves_none_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with GradingPool(workers=1, time_limit=60.0, grader=MISBEHAVING) as made:
+        put, seen = made._crew.put, tmp_path / "seen"
+
+        def interrupted(job: Job) -> None:
+            put(job)
+            if job.place == 1:
+                until(seen.exists)
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(made._crew, "put", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            made.grade_all([(problem("8"), f"wait-once {seen}"), (problem("8"), f"exit-once {tmp_path / 'second'}")])
+        monkeypatch.setattr(made._crew, "put", put)
+        os.kill(int(seen.read_text()), signal.SIGKILL)
+        assert made.grade_all([FINE])[0].outcome == "right"
+        assert not (tmp_path / "second").exists()
 
 
 # --- hostile texts -------------------------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import pytest
 
 from sharpen import cli
 from sharpen.errors import ProblemError, RunError
-from sharpen.grading import GradingPool
-from sharpen.grading.table import Columns, items
+from sharpen.grading import GradingPool, Verdict
+from sharpen.grading.table import Columns, grade_items, items
 from sharpen.pipelines.grade_file import grade_file
 
 ROWS = [
@@ -119,21 +119,25 @@ def test_graders_and_modes_that_there_are_not(options: dict[str, str], message: 
         Columns(**options)  # type: ignore[arg-type]
 
 
-def test_a_grader_that_fails_is_unscorable(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sharpen.grading import table
-
-    def lost(gold, text, mode):
-        raise OSError("out of order")
-
-    monkeypatch.setattr(table, "grade_math", lost)
-    (item,) = items([("a:1", {"gold": "5", "prediction": "5"})], Columns(mode="paper"))
-    assert [verdict.outcome for verdict in table.judge([item], "paper")] == ["unscorable"]
+def test_the_mode_goes_with_the_row_and_a_parameter_that_will_not_do_is_unscorable() -> None:
+    rows = [("a:1", {"gold": r"\sqrt{2}", "prediction": "1.4142"}), ("a:2", {"gold": "5", "prediction": "5.2", "kind": "numeric"})]
+    rows.append(("a:3", {"gold": "5", "prediction": "5.2", "kind": "numeric", "grading": {"absolute": 0.5}}))
+    rows.append(("a:4", {"gold": "5", "prediction": "5.2", "kind": "numeric", "grading": {"absolute": "much"}}))
+    found: list[Verdict] = []
+    grade_items(items(rows, Columns(mode="paper")), write=lambda item, verdict: found.append(verdict))
+    assert [verdict.outcome for verdict in found] == ["right", "wrong", "right", "unscorable"]
+    assert "absolute: expected a number, 0 or more, got 'much'" in found[3].reason
+    grade_items(items(rows[:1], Columns()), write=lambda item, verdict: found.append(verdict))
+    assert found[4].outcome == "wrong"
 
 
 def test_a_text_that_stops_a_grader_costs_its_own_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sharpen.grading import table
 
-    rows = [{"gold": r"\sqrt{2}", "prediction": text} for text in (r"\boxed{\sqrt{2}}", r"\boxed{(((9!)!)!)}", r"\boxed{\sqrt{3}}")]
+    rows = [
+        {"gold": r"\sqrt{2}", "prediction": text}
+        for text in (r"\boxed{\sqrt{2}}", r"\boxed{\operatorname{Re}(9^{9^{9^9}})}", r"\boxed{\sqrt{3}}")
+    ]
     with GradingPool(workers=1, time_limit=0.5) as pool:
         monkeypatch.setattr(table, "shared", lambda: pool)
         grade_file(write(tmp_path / "a.jsonl", rows), output=tmp_path / "b.jsonl")

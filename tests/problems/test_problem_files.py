@@ -97,7 +97,8 @@ def test_choices_become_lines_and_an_index_a_letter(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", rows)
     source = FileSource(path=path, prompt_field="q", answer_field="key", choices_field="options", kind="choice")
     first, second = load_problems(source)
-    assert first == Problem(id=first.id, prompt="Capital of France?\nA. Rome\nB. Paris", answer="B", kind="choice", meta={})
+    options = {"grading": {"choices": ["Rome", "Paris"]}}  # so that an option may be chosen by its text
+    assert first == Problem(id=first.id, prompt="Capital of France?\nA. Rome\nB. Paris", answer="B", kind="choice", meta=options)
     assert (second.prompt, second.answer) == ("Two?\nA. 2\nB. 3", "A")
 
 

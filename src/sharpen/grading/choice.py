@@ -1,4 +1,4 @@
-"""Multiple choice: the ground truth is a letter."""
+"""Multiple choice: the ground truth is a letter, and an answer that letter or, where the options are known, the text of its option."""
 
 from __future__ import annotations
 
@@ -6,45 +6,63 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sharpen.grading.extract import clean, declared, in_boxes
-from sharpen.grading.numbers import normal
+from sharpen.grading.extract import after_thinking, clean, declared, in_boxes
+from sharpen.grading.math import LONGEST_ANSWER, compare
+from sharpen.grading.spelling import normal
 from sharpen.grading.verdict import Verdict
 
 _DRESS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
-_LETTER = re.compile(r"\(?([A-Z])(?:\)|[.:](?!\w)|$|(?=\s*(?:because|since|,)))")
+_LETTER = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice)\s+)?\(?([A-Z])(?:\)|[.:](?!\w)|$|(?=\s*(?:because|since|,)))", re.ASCII)
 _IN_PARENTHESES = re.compile(r"\(([A-Z])\)")
 _ALONE = re.compile(r"^[^\w\n]*([A-Z])(?:[.):][ \t].*|[^\w\n]*)$", re.MULTILINE)
-_SEVERAL = re.compile(r"\(?\b[A-Z]\b\)?\s*(?:,|/|\bor\b|\band\b|或|和)\s*\(?\b[A-Z]\b")
-
+_CHOSEN = re.compile(r"(?:选择?|\b(?:[Oo]ption|[Cc]hoice)\b(?: is)?)\s*[:：]?\s*\(?([A-Z])(?![A-Za-z])")
+_ONE_LETTER = re.compile(r"\(?[A-Za-z]\)?\.?")
+_SMALL = re.compile(r"\(?([a-z])\)?\.?")
+_SEVERAL = re.compile(r"\(?\b[A-Z]\b\)?\s*(?:,|/|\bor\b|\band\b|或|和)\s*\(?\b[A-Z]\b", re.ASCII)
 _DENIAL = re.compile(r"not\b|n['’]t\b|neither\b", re.IGNORECASE)
 _A_WORD = re.compile(r"(?!(?:and|or)\b)\w{2,}")
 
 
-def grade_choice(gold: str, text: str) -> Verdict:
-    r"""Judge the letter that a completion chooses: `\boxed{B}`, `(B)`, `The answer is B.`, `答案：B`, `B. Paris`.
+def grade_choice(gold: str, text: str, *, choices: Sequence[str] = ()) -> Verdict:
+    r"""Judge the option that a completion chooses: `\boxed{B}`, `(B)`, `The answer is B.`, `答案：B`, `故选B`, `B. Paris`, or `Paris`.
 
     Args:
-        gold: a capital letter.
+        gold: a capital letter, or the text of one of `choices`.
         text: the completion.
+        choices: the texts of options A, B, ...; with them, an option may be chosen by its text.
     """
-    right = _undressed(gold)
-    right = right.strip("().")
+    right = _undressed(gold).strip("().")
     if not re.fullmatch("[A-Z]", right):
-        return Verdict("unscorable", f"the ground truth '{gold}' is not a capital letter", None)
+        right = _by_text(gold, choices) or ""
+    if not right or (choices and ord(right) - ord("A") >= len(choices)):
+        options = f" nor one of the {len(choices)} options" if choices else ""
+        return Verdict("unscorable", f"the ground truth '{gold}' is not a capital letter{options}", None)
     boxed = in_boxes(text)
     if boxed is not None and boxed.answer is None:
         return Verdict("wrong", boxed.how, None)
-    said = _undressed(boxed.answer if boxed is not None and boxed.answer is not None else declared(text))
+    stated = boxed.answer if boxed is not None and boxed.answer is not None else declared(text)
+    said = _undressed(stated)
     if _SEVERAL.match(said) or _DENIAL.match(said):
         return Verdict("wrong", f"no answer: several letters, or none, {said[:40]}", None)
-    letter = _LETTER.match(said)
     found = list(_IN_PARENTHESES.finditer(said)) or list(_ALONE.finditer(said))
-    if _is_a_list(said, found[:4] if letter else found[-4:], 0 if letter else -2):
+    head = _LETTER.match(said)
+    if _is_a_list(said, found[:4] if head else found[-4:], 0 if head else -2):
         return Verdict("wrong", "no answer: the choices are listed and none is chosen", None)
-    letter = letter or (found[-1] if found else None)
+    by_text = None if _ONE_LETTER.fullmatch(said) else _by_text(stated, choices)
+    letter = by_text or _letter(said, text, head or (found[-1] if found else None))
     if letter is None:
-        return Verdict("wrong", "no answer: no letter is chosen", None)
-    return Verdict("right" if letter[1] == right else "wrong", f"chose {letter[1]}", letter[1])
+        return Verdict("wrong", "no answer: no option is chosen", None)
+    return Verdict("right" if letter == right else "wrong", f"chose {letter}", letter)
+
+
+def _letter(said: str, text: str, found: re.Match[str] | None) -> str | None:
+    """The letter that is chosen: a small one alone, or the last one after 选 or "option", or else that which was found."""
+    if small := _SMALL.fullmatch(said):
+        return small[1].upper()
+    chosen = None if found is not None and found.start() == 0 else _CHOSEN.findall(normal(after_thinking(text) or ""))
+    if chosen:
+        return str(chosen[-1])
+    return None if found is None else found[1]
 
 
 def _is_a_list(said: str, found: Sequence[re.Match[str]], pair: int) -> bool:
@@ -56,6 +74,20 @@ def _is_a_list(said: str, found: Sequence[re.Match[str]], pair: int) -> bool:
     codes = [ord(one[1]) for one in found]
     in_order = len(codes) == 4 and {after - before for before, after in pairwise(codes)} in ({1}, {-1})
     return in_order or (first[1] != second[1] and not _A_WORD.search(between))
+
+
+def _by_text(said: str, choices: Sequence[str]) -> str | None:
+    """The letter of the one option that is meant by its text or value."""
+    said = clean(normal(said))
+    if not said or len(said) > LONGEST_ANSWER:
+        return None
+    plain = [" ".join(_undressed(text).casefold().split()) for text in (said, *choices)]
+    found = [place for place, option in enumerate(plain[1:]) if option == plain[0]]
+    if not found:
+        found = [
+            place for place, option in enumerate(choices) if len(option) <= LONGEST_ANSWER and compare(clean(option), said, "strict")[0]
+        ]
+    return chr(ord("A") + found[0]) if len(found) == 1 else None
 
 
 def _undressed(text: str) -> str:

@@ -80,7 +80,9 @@ class Crew:
         _crews.add(self)
 
     def _reset(self) -> None:
-        self._changed = threading.Condition(threading.RLock())
+        # Entered itself where the main thread may be: entering a condition is Python code, which an interrupt leaves with the lock held.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._starting = threading.Lock()
         self._queue: deque[Job] = deque()
         self._threads: list[threading.Thread] = []
@@ -95,7 +97,7 @@ class Crew:
 
     def put(self, job: Job) -> None:
         """Add a sample to those that wait."""
-        with self._changed:
+        with self._lock:
             if self.closed:
                 job.answer(CLOSED)
                 return
@@ -103,8 +105,8 @@ class Crew:
             self._changed.notify()
             if len(self._queue) > self._idle and len(self._threads) < self._size:
                 thread = threading.Thread(target=self._run, name="sharpen-grading", daemon=True)
-                self._threads.append(thread)
                 thread.start()
+                self._threads.append(thread)  # only when it runs: an interrupt may have come before
 
     def warm(self) -> None:
         """Start the server in the background."""
@@ -112,7 +114,7 @@ class Crew:
 
     def close(self) -> None:
         """End the workers; samples that wait are unscorable."""
-        with self._changed:
+        with self._lock:
             self.closed = True
             left, threads, server = list(self._queue), self._threads, self._server
             self._queue.clear()

@@ -18,35 +18,45 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sharpen.grading.numbers import exact, normal
+from sharpen.grading.numbers import exact
+from sharpen.grading.spelling import normal
+from sharpen.grading.units import read_unit
 
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
-_IN_A_ROW = re.compile(r"(?:[\s$,;&、.]|\\[()\[\]]|\\q?quad|\\text\s*\{|\}|\band\b|和|与|及)*")
+_IN_A_ROW = re.compile(r"(?:[\s$,;&、.]|\\[()\[\]]|\\q?quad|\\text\s*\{|\}|\band\b|和|与|及|\b[A-Za-z]\s*=)*")
 _ALTERNATIVE = re.compile(r"\bor\b|\beither\b|或", re.IGNORECASE)
-_HASHES = re.compile(r"####\s*(?=[-+$\\(.\d])([^\n]+)")
+_HASHES = re.compile(r"####\s*([^\n]+)")
+_VALUE_HEAD = re.compile(r"[-+$\\(.\d]")
+_DELIMITER = re.compile(r"(?<!\\)\$")
 _HEAD = r"(?:\banswer\**\s*(?:is|would be|must be|:|=)|答案\**\s*(?:应该|应)?(?:是|为|等于|:))(?:\s|[*:])*"
 _PHRASE = re.compile(rf"{_HEAD}([^\n]*)", re.IGNORECASE)
 _PHRASE_HEAD = re.compile(_HEAD, re.IGNORECASE)
 _DENIAL = re.compile(r"(?:not\b|n['’]t\b|never\b|neither\b)(?:.*?\bbut\b(?P<instead>.*))?", re.IGNORECASE)
 _DENIED = re.compile(r"答案\**\s*(?:并)?不(?:应该)?(?:是|为|等于)")
-_CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|。|；|(?:,\s*)?\b(?:because|since|so|which|where)\b|因为|所以", re.IGNORECASE)
+_CLAUSE_END = re.compile(r"(?<!\\)[.!?;](?:\s|$)|。|；|(?:,\s*)?\b(?:because|since|so|which|where)\b|因为|所以", re.IGNORECASE)
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$|\\\(((?:(?!\\\().)+?)\\\)|\\\[((?:(?!\\\[).)+?)\\\]", re.DOTALL)
 _NUMBER = re.compile(
-    r"(?<![\w.^_{\\])(?>(?:(?<![)\]}])-(?:\\?\$)?|\\?\$-?)?"
+    r"(?<![A-Za-z0-9.^_{\\])(?>(?:(?<![)\]}])-(?:\\?\$)?|\\?\$-?)?"
     r"(?:\\[dt]?frac\s*(?:\{\s*-?\d+\s*\}|\d)\s*(?:\{\s*\d+\s*\}|\d)|\d+[ ]\d+/\d+"
     r"|(?:\d{1,3}(?:(?:,|\{,\})\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
     r"(?:\s*/\s*\d+)?(?:\s*(?:\\?%|(?:percent|percentage|pct)\b))?)(?!\})",
     re.IGNORECASE,
 )
 _DIGIT = re.compile(r"\d")
+_UNIT = re.compile(
+    r"\s{0,3}((?:(?:per|square|cubic) |/)?[A-Za-z]{1,12}(?:\^\{?[23]\}?)?(?:(?: per |/| )[A-Za-z]{1,12}(?:\^\{?[23]\}?)?){0,2})"
+)
+_CHINESE_UNIT = re.compile(r"\s{0,3}([\u4e00-\u9fff]{1,4})")
 _OR_BEFORE = re.compile(r"\d[^.!?\n]{0,25}(?:\bor\b|或)\s*$", re.IGNORECASE)
 _NOT_WORDS = re.compile(
-    r"\\text\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|percent|percentage|pct)\b", re.IGNORECASE
+    r"\\text\s*\{[^{}]*\}|\\(?:begin|end)\s*\{[A-Za-z]*\*?\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|percent|percentage|pct)\b",
+    re.IGNORECASE,
 )
 _WORD = re.compile(r"[A-Za-z]{2,}|[\u4e00-\u9fff]")
 _AROUND = " \t\n\r*`"
 _AT_THE_END = ".,;:。 "
+_SPACES = (r"\,", r"\;", r"\:", r"\!", r"\ ")
 _WRAPPERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 
 
@@ -70,7 +80,7 @@ def extract(text: str) -> Extraction:
     tagged = _TAGGED.findall(said)
     scope = tagged[-1] if tagged else said
     found = _boxed(scope) or _marked(scope)
-    if found is None and tagged and (whole := clean(scope)) and not _is_prose(whole):
+    if found is None and tagged and (whole := clean(scope)) and not is_prose(whole):
         found = Extraction(whole, "the answer tags")
     return found or _last_value(scope)
 
@@ -137,6 +147,10 @@ def clean(text: str) -> str:
             start += 1
         while start < end and text[end - 1] in _AROUND:
             end -= 1
+        while text.startswith(_SPACES, start, end):
+            start += 2
+        while text.endswith(_SPACES, start, end) and text[end - 3 : end - 2] != "\\":
+            end -= 2
         while start < end and text[end - 1] in _AT_THE_END:
             end -= 1
         for left, right in _WRAPPERS:
@@ -170,7 +184,8 @@ def _boxed(text: str) -> Extraction | None:
 
 def _marked(text: str) -> Extraction | None:
     """What follows `####` or a phrase such as "the answer is"."""
-    if (hashes := _HASHES.findall(text)) and (answer := _stated(hashes[-1])):
+    hashes = [rest for rest in _HASHES.findall(text) if _VALUE_HEAD.match(rest) or not is_prose(rest)]
+    if hashes and (answer := _stated(hashes[-1])):
         return Extraction(answer, "after ####")
     denied = _DENIED.search(text) is not None
     for rest in _phrases(text):
@@ -190,7 +205,7 @@ def _phrases(text: str) -> Iterator[str]:
         end = text.find("\n", start)
         begin = text[start : start + 200] if end < 0 else text[start : min(end, start + 200)]
         again = place > 0 and "\n" not in text[heads[place - 1].end() : heads[place].start()]
-        if again and not re.search(r"[\d$\\]", begin) and _is_prose(_CLAUSE_END.split(begin, maxsplit=1)[0]):
+        if again and not re.search(r"[\d$\\]", begin) and is_prose(_CLAUSE_END.split(begin, maxsplit=1)[0]):
             continue
         if begin.strip():
             yield text[start:] if end < 0 else text[start:end]
@@ -203,12 +218,17 @@ def _stated(rest: str) -> str:
     if formula and not _NUMBER.search(tail) and "$" not in tail:
         return clean(next(part for part in formula.groups() if part))
     clause = clean(_CLAUSE_END.split(rest, maxsplit=1)[0])
-    if not _is_prose(clause):
-        return clause.replace("$", "")
-    numbers = [number[0] for number in _NUMBER.finditer(clause)]
+    if not is_prose(clause):
+        return _DELIMITER.sub("", clause)
+    numbers = [_with_unit(number) for number in _NUMBER.finditer(clause)]
     if not numbers or re.search(r"\b(?:and|or)\b|[和或]", clause):
         return numbers[0] if len(set(numbers)) == 1 else clause
     return numbers[-1 if "=" in clause else 0]
+
+
+def formulas(text: str) -> list[str]:
+    """What stands between dollar signs or the LaTeX brackets of formulas, in order."""
+    return [next(part for part in found.groups() if part) for found in _FORMULA.finditer(text)]
 
 
 def _last_value(text: str) -> Extraction:
@@ -216,19 +236,34 @@ def _last_value(text: str) -> Extraction:
     digit, found = _last(_DIGIT, text), _last(_FORMULA, text)
     if digit and found and found.start() < digit.start() < found.end():
         formula = next(part for part in found.groups() if part)
-        if not _is_prose(formula) and (value := clean(formula.rpartition("=")[2])):
+        if not is_prose(formula) and (value := clean(formula.rpartition("=")[2])):
             return Extraction(value, "the last formula")
     number = _last(_NUMBER, text)
     if number is None:
         return Extraction(None, "no answer found")
     if _OR_BEFORE.search(text, max(0, number.start() - 40), number.start()):
         return Extraction(None, f"no answer: several numbers, the last of them {number[0]}")
-    return Extraction(clean(number[0]), "the last number")
+    return Extraction(clean(_with_unit(number)), "the last number")
+
+
+def _with_unit(found: re.Match[str]) -> str:
+    """A number that stands in a sentence, with the unit after it when that is a known one of more than a letter."""
+    text, place = found.string, found.end()
+    if chinese := _CHINESE_UNIT.match(text, place):
+        names = [chinese[1][:length] for length in range(len(chinese[1]), 0, -1)]
+    elif words := _UNIT.match(text, place):
+        pieces = words[1].split(" ")
+        names = [" ".join(pieces[:length]) for length in range(len(pieces), 0, -1)]
+    else:
+        return found[0]
+    name = next((name for name in names if (len(name) > 1 or not name.isascii()) and name != "in" and read_unit(name)), None)
+    return found[0] if name is None else f"{found[0]} {name}"
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return next(iter(deque(pattern.finditer(text), maxlen=1)), None)
 
 
-def _is_prose(text: str) -> bool:
+def is_prose(text: str) -> bool:
+    """Whether a text has words, outside of LaTeX's commands and the names of functions."""
     return _WORD.search(_NOT_WORDS.sub(" ", text)) is not None

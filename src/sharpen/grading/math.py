@@ -6,37 +6,35 @@ Two declared modes:
   wrong: `0.333` is not `\frac13`. So is a calculation in place of a plain number: `7 * 8` is not an answer where `56` is asked for.
 - `paper`: with the tolerance of DeepSeekMath's evaluation: also numbers that differ by at most 1e-3, x/100 or 100x for x, and calculations.
 
-Plain numbers are compared as fractions, exactly; anything else is parsed by math-verify, and compared number by number to 12 digits or by
-its symbolic comparison. Each comparison has `TIME_LIMIT` seconds in the main thread and no limit in another one; `GradingPool` grades
-anywhere, with limits on time and memory.
+Plain numbers are compared as fractions, exactly. Anything else is read by our own grammar (`reading.py`) and compared by value
+(`equality.py`, `numeric.py`); what that does not know is left to math-verify (`library.py`), with `TIME_LIMIT` seconds for each comparison.
+docs/grading.md has the policies and the measured rates of error.
 """
 
 from __future__ import annotations
 
 import functools
-import logging
 import re
-from fractions import Fraction
-from typing import Any
 
-from sharpen.grading.extract import clean, extract
-from sharpen.grading.numbers import exact, normal
+from sharpen.grading import library
+from sharpen.grading.equality import UndecidedError, equal, near
+from sharpen.grading.extract import clean, extract, is_prose
+from sharpen.grading.finished import is_calculation, undone
+from sharpen.grading.forms import Foreign, Form, Named, Parts, Value, Words
+from sharpen.grading.numbers import quantity
+from sharpen.grading.numeric import TooLargeError
+from sharpen.grading.reading import read, read_words
+from sharpen.grading.spelling import normal, spell
 from sharpen.grading.timing import TimeUpError, time_limit
 from sharpen.grading.verdict import Mode, Verdict
 
 TIME_LIMIT = 5.0
 LONGEST_ANSWER = 1000
-RELATIVE_TOLERANCE = 1e-12
-PAPER_TOLERANCE = 1e-3
 
-_UPRIGHT_CONSTANT = re.compile(r"\\(?:mathrm|operatorname)\{([ei])\}")
-_CALCULATION = re.compile(r"[\d)}]\s*(?:[-+*/×÷]|\\times|\\cdot|\\div)\s*[\d(\\.]")
-_SEVERAL = re.compile(r"[,;<>]|\\[lg]eq?\b|\b(?:and|or)\b")
-_TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _NO_VALUE = re.compile(r"\\[hv]?phantom\b|(?<!\\)%\s*[\w\\(]|^\s*(?:\\neq?\b|\\not\b|≠|\\text\s*\{\s*not\b|not\b)")
 _OR = re.compile(r"\\text\s*\{\s*\(?or\s*\}|\(?\bor\b|\(?或者?")
 _SEVERAL_VALUES = re.compile(r",|;|\\pm|\\text|\b(?:and|or)\b|或|和")
-_WORDS = re.compile(r"[A-Za-z]+(?:[ -][A-Za-z]+)*")
+_LETTERS = re.compile(r"(?:\\text\s*\{\s*)?\(?([A-Za-z]{1,30})\)?\.?\s*\}?")
 
 
 def grade_math(gold: str, text: str, *, mode: Mode = "strict") -> Verdict:
@@ -58,11 +56,11 @@ def grade_math(gold: str, text: str, *, mode: Mode = "strict") -> Verdict:
         return Verdict("wrong", f"{how}: no value: {trick[0].strip()}", answer)
     if _OR.search(answer) and not _SEVERAL_VALUES.search(gold):
         values = [part.strip("() ") for part in _OR.split(answer)]
-        if not all(_compare(_canonical(gold), _canonical(value), mode)[0] for value in values):
+        if not all(compare(_canonical(gold), _canonical(value), mode)[0] for value in values):
             return Verdict("wrong", f"{how}: several answers, {' or '.join(values)}"[:200], answer)
         answer = values[0]
-    equal, reason = _compare(_canonical(gold), _canonical(answer), mode)
-    return Verdict("right" if equal else "wrong", f"{how}: {reason}", answer)
+    same, reason = compare(_canonical(gold), _canonical(answer), mode)
+    return Verdict("right" if same else "wrong", f"{how}: {reason}", answer)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -71,146 +69,89 @@ def gold_fault(gold: str) -> str | None:
     gold = _canonical(gold)
     if not gold:
         return "the ground truth is empty"
-    if exact(gold) is not None or _words(gold) is not None:
+    if len(gold) > LONGEST_ANSWER:
+        return f"the ground truth has {len(gold)} characters, more than {LONGEST_ANSWER}"
+    if quantity(gold) is not None or read_words(gold) is not None:
         return None
     try:
         with time_limit(TIME_LIMIT):
-            parsed = _parse(gold)
+            return None if _is_read(gold) else f"the ground truth '{gold}' cannot be parsed"
     except TimeUpError as late:
         return f"the ground truth '{gold}' takes longer than {late.seconds:g} s to parse"
     except MemoryError:
         return f"the ground truth '{gold}' takes more memory than there is"
-    return f"the ground truth '{gold}' cannot be parsed" if parsed is None else None
+    except Exception as error:
+        return f"the ground truth '{gold}' cannot be parsed: {type(error).__name__}: {error}"[:200]
+
+
+def _is_read(gold: str) -> bool:
+    """Whether our grammar reads a ground truth, or else math-verify."""
+    form = read(gold)
+    return form is not None and (not _holds_foreign(form) or library.parse(spell(gold)) is not None)
+
+
+def _holds_foreign(form: Form) -> bool:
+    return isinstance(form, Foreign) or (isinstance(form, Parts) and any(_holds_foreign(item) for item in form.items))
 
 
 @functools.lru_cache(maxsize=65536)
-def _compare(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
-    """Whether two canonical answers are equal, and why."""
+def compare(gold: str, answer: str, mode: Mode, *, shortcuts: bool = True) -> tuple[bool, str]:
+    """Whether two answers are equal, and why.
+
+    Args:
+        gold: the ground truth, cleaned.
+        answer: the answer, cleaned.
+        mode: what counts as equal.
+        shortcuts: decide equal texts, plain numbers and words at once; without, everything goes the long way, which a test compares with.
+    """
     if not answer:
         return False, "the answer is empty"
-    if gold == answer:
-        return True, "the ground truth itself"
-    numbers = exact(gold), _number(answer)
-    if numbers[0] is not None and numbers[1] is not None:
-        equal = numbers[0] == numbers[1] or (mode == "paper" and _near(numbers[0], numbers[1]))
-        return equal, "the same number" if equal else "another number"
-    if mode == "strict" and numbers[0] is not None and _CALCULATION.search(answer.rpartition("=")[2]):
-        return False, "a calculation that is not carried out"
-    words = _words(gold), _words(answer)
-    if words[0] is not None and words[1] is not None:
-        return words[0] == words[1], "the same words" if words[0] == words[1] else "other words"
+    if shortcuts:
+        if gold == answer:
+            return True, "the ground truth itself"
+        numbers = quantity(gold), quantity(answer)
+        if numbers[0] is not None and numbers[1] is not None and None in (numbers[0].unit, numbers[1].unit):
+            same = numbers[0].value == numbers[1].value or (mode == "paper" and near(numbers[0].value, numbers[1].value))
+            return same, "the same number" if same else "another number"
+        words = read_words(gold), read_words(answer)
+        if words[0] is not None and words[1] is not None:
+            return words[0] == words[1], "the same words" if words[0] == words[1] else "other words"
     try:
         with time_limit(TIME_LIMIT):
-            parsed = _parse(answer)
-            if parsed is None:
-                return False, "the answer cannot be parsed"
-            equal = _equal(_parse(gold), parsed, mode)
+            return _compare_forms(gold, answer, mode)
     except TimeUpError as late:
         return False, f"comparing takes longer than {late.seconds:g} s"
     except Exception as error:
         return False, f"comparing fails: {type(error).__name__}: {error}"[:200]
-    return equal, "equal" if equal else "not equal"
+
+
+def _compare_forms(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
+    ours, theirs = read(gold), read(answer)
+    if ours is None or theirs is None:
+        return False, "the answer is empty"
+    if isinstance(ours, Words) != isinstance(theirs, Words) and (both := [_LETTERS.fullmatch(spell(text)) for text in (gold, answer)]):
+        # Three letters may be a product or a name: what the other is, tells.
+        same_letters = both[0] is not None and both[1] is not None and both[0][1].lower() == both[1][1].lower()
+        return same_letters, "the same words" if same_letters else "other words"
+    if mode == "strict":
+        value = theirs.value if isinstance(theirs, Named) else theirs
+        if isinstance(ours, Value) and ours.node.op == "number" and isinstance(value, Value) and is_calculation(value.node):
+            return False, "a calculation that is not carried out"
+        if (left := undone(answer, gold)) is not None:
+            return False, f"{left} is not carried out"
+    try:
+        same = equal(ours, theirs, mode)
+    except TooLargeError:
+        return False, "a number that is too large to compute"
+    except UndecidedError:
+        if is_prose(spell(answer)):  # math-verify would take a formula out of it
+            return False, "the answer cannot be parsed"
+        parsed = library.parse(spell(answer))
+        if parsed is None:
+            return False, "the answer cannot be parsed"
+        same = library.equal(library.parse(spell(gold)), parsed)
+    return same, "equal" if same else "not equal"
 
 
 def _canonical(text: str) -> str:
-    return clean(_UPRIGHT_CONSTANT.sub(r"\1", normal(text)))
-
-
-def _number(text: str) -> Fraction | None:
-    """The number that an answer is, or that its equation ends in, `x = 5` or `6 * 7 = 42`."""
-    left, _, right = text.rpartition("=")
-    return exact(text) if not left or _SEVERAL.search(left) else exact(right)
-
-
-def _words(text: str) -> str | None:
-    r"""An answer of words, such as `\text{even}`, `(C)` or `Evelyn`, without its dress; None for anything that may be mathematics."""
-    inner = _TEXT.sub(r"\1", text).strip().removeprefix("(").removesuffix(")").strip()
-    if not _WORDS.fullmatch(inner) or (len(inner) < 4 and inner == text):
-        return None
-    return " ".join(inner.casefold().split())
-
-
-def _near(gold: Any, answer: Any) -> bool:
-    return any(abs(gold * factor - answer) <= PAPER_TOLERANCE for factor in (1, 100)) or abs(gold - 100 * answer) <= 100 * PAPER_TOLERANCE
-
-
-@functools.cache
-def _library() -> Any:
-    """math-verify, without its log: what it would say there is in the grade."""
-    import math_verify
-
-    logging.getLogger("math_verify").setLevel(logging.CRITICAL)
-    return math_verify
-
-
-@functools.lru_cache(maxsize=4096)
-def _parse(text: str) -> Any:
-    """The answer as a SymPy object; None when it is not mathematics."""
-    import sympy
-
-    number = exact(text)
-    if number is not None:
-        return sympy.Rational(number.numerator, number.denominator)
-    library = _library()
-    # The box tells math-verify that all of the text is the answer; the time limit is ours.
-    found = library.parse(rf"\boxed{{{text}}}", [library.LatexExtractionConfig()], fallback_mode="no_fallback", parsing_timeout=None)
-    return found[0] if found else None
-
-
-def _equal(gold: Any, answer: Any, mode: Mode) -> bool:
-    """Whether two SymPy objects are equal, part by part where they have parts."""
-    if _is_number(gold) and _is_number(answer):
-        return _equal_numbers(gold, answer, mode)
-    our_parts, their_parts = _parts(gold), _parts(answer)
-    if our_parts and their_parts and our_parts[0] == their_parts[0]:
-        kind, ours, theirs = our_parts[0], our_parts[1], their_parts[1]
-        if len(ours) != len(theirs):
-            return False
-        return _same_elements(ours, theirs, mode) if kind == "set" else all(_equal(*pair, mode) for pair in zip(ours, theirs, strict=True))
-    return bool(_library().verify(gold, answer, float_rounding=12, timeout_seconds=None))
-
-
-def _same_elements(ours: tuple[Any, ...], theirs: tuple[Any, ...], mode: Mode) -> bool:
-    """Whether each element has an equal of its own, in any order."""
-    left = list(theirs)
-    for one in ours:
-        place = next((place for place, other in enumerate(left) if _equal(one, other, mode)), None)
-        if place is None:
-            return False
-        del left[place]
-    return True
-
-
-def _parts(value: Any) -> tuple[str, tuple[Any, ...]] | None:
-    """What kind of collection a value is, and its parts: an open interval `(1, 2)` is a pair; None when it has no parts."""
-    import sympy
-
-    if isinstance(value, sympy.Tuple):
-        return "tuple", value.args
-    if isinstance(value, sympy.Interval):
-        return ("tuple" if value.is_open else f"interval {value.left_open} {value.right_open}"), (value.start, value.end)
-    if isinstance(value, sympy.FiniteSet):
-        return "set", value.args
-    return None
-
-
-def _is_number(value: Any) -> bool:
-    import sympy
-
-    return isinstance(value, sympy.Expr) and bool(value.is_number)
-
-
-def _equal_numbers(gold: Any, answer: Any, mode: Mode) -> bool:
-    """Whether two constants agree to 12 digits. Only relative: 1/2004! and 1/2006! are both nearly 0, and different."""
-    import sympy
-
-    if gold == answer:
-        return True
-    values = sympy.N(gold, 30), sympy.N(answer, 30)
-    if not all(value.is_finite for value in values):  # every difference is within a tolerance relative to infinity
-        return False
-    if 0 in values:
-        return bool(sympy.simplify(gold - answer) == 0) or (mode == "paper" and _near(*values))
-    if abs(values[0] - values[1]) <= RELATIVE_TOLERANCE * max(abs(values[0]), abs(values[1])):
-        return True
-    return mode == "paper" and _near(*values)
+    return clean(normal(text))

@@ -16,7 +16,7 @@ import pickle
 import threading
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 from sharpen.grading.crew import Batch, Crew, Job
@@ -109,16 +109,23 @@ class GradingPool:
         Raises:
             ValueError: the pool is closed.
         """
-        future = self._submit(items, sandbox)
+        batch = Batch(len(items))
         try:
-            return future.result()
-        except BaseException:  # an interrupt: nobody waits for the rest
-            future.cancel()
+            self._submit(batch, items, sandbox)
+            return batch.future.result()
+        except BaseException:  # an interrupt, perhaps before all is handed over: nobody waits for the rest
+            batch.future.cancel()
             raise
 
     async def grade_all_async(self, items: Sequence[tuple[Problem, str]], *, sandbox: SandboxKind = "bubblewrap") -> list[Verdict]:
         """`grade_all` for a coroutine, without holding up its event loop."""
-        return await asyncio.wrap_future(await asyncio.to_thread(self._submit, items, sandbox))
+        batch = Batch(len(items))
+        try:
+            await asyncio.to_thread(self._submit, batch, items, sandbox)
+            return await asyncio.wrap_future(batch.future)
+        except BaseException:
+            batch.future.cancel()
+            raise
 
     def _threads(self) -> ThreadPoolExecutor:
         """Where programs are waited for; a forked process has none of its parent's threads, and is given its own."""
@@ -126,10 +133,9 @@ class GradingPool:
             self._runs = _Threads(self._workers)
         return self._runs.executor
 
-    def _submit(self, items: Sequence[tuple[Problem, str]], sandbox: SandboxKind) -> Future[list[Verdict]]:
+    def _submit(self, batch: Batch, items: Sequence[tuple[Problem, str]], sandbox: SandboxKind) -> None:
         if self.closed:
             raise ValueError("The grading pool is closed; make another one.")
-        batch = Batch(len(items))
         pickled: dict[int, bytes | str] = {}
         for place, (problem, text) in enumerate(items):
             if self._quick and problem.kind == "code":
@@ -145,7 +151,6 @@ class GradingPool:
                 batch.answer(place, Verdict("unscorable", packed, None))
             else:
                 self._crew.put(Job(batch, place, problem.kind, packed, text))
-        return batch.future
 
 
 def shared() -> GradingPool:
@@ -166,6 +171,8 @@ class _Threads:
 
 def _run(batch: Batch, place: int, problem: Problem, text: str, sandbox: SandboxKind) -> None:
     """Judge a program, and note the verdict, whatever happens."""
+    if batch.future.cancelled():
+        return
     try:
         verdict = grade(problem, text, sandbox=sandbox)
     except Exception as error:

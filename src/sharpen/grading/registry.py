@@ -8,18 +8,48 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sharpen.errors import nearest
-from sharpen.grading import gym
+from sharpen.grading import gym, library
 from sharpen.grading.choice import grade_choice
 from sharpen.grading.code import fenced, grade_code
+from sharpen.grading.finished import own_words, repeats_formula
 from sharpen.grading.math import grade_math
+from sharpen.grading.parameters import KEY, parameter_fault
+from sharpen.grading.plain import grade_exact, grade_numeric, grade_regex
 from sharpen.grading.sandbox import SandboxKind
 from sharpen.grading.timing import NotQuickError, quick_only
 from sharpen.grading.verdict import Verdict
 from sharpen.records import Problem
 
+
+def _by_answer(grader: Callable[..., Verdict]) -> Callable[[Problem, str], Verdict]:
+    """A grader of the problem's answer, with the parameters that the problem gives."""
+
+    def judge(problem: Problem, text: str) -> Verdict:
+        given = problem.meta.get(KEY, {})
+        if (fault := parameter_fault(problem.kind, given)) is not None:
+            return Verdict("unscorable", f"problem '{problem.id}': meta.{KEY}: {fault}", None)
+        return grader(problem.answer, text, **given)
+
+    return judge
+
+
+_by_value = _by_answer(grade_math)
+
+
+def _math(problem: Problem, text: str) -> Verdict:
+    """Mathematics, where the question again is no answer."""
+    verdict = _by_value(problem, own_words(problem.prompt, text))
+    if verdict.outcome == "right" and repeats_formula(problem.prompt, verdict.extracted or "", problem.answer):
+        return replace(verdict, outcome="wrong", reason="a formula of the question, word for word")
+    return verdict
+
+
 GRADERS: Mapping[str, Callable[[Problem, str], Verdict]] = {
-    "math": lambda problem, text: grade_math(problem.answer, text),
-    "choice": lambda problem, text: grade_choice(problem.answer, text),
+    "math": _math,
+    "choice": _by_answer(grade_choice),
+    "exact": _by_answer(grade_exact),
+    "numeric": _by_answer(grade_numeric),
+    "regex": _by_answer(grade_regex),
     "code": grade_code,
     "reasoning_gym": gym.grade_gym,
 }
@@ -28,7 +58,9 @@ GRADERS: Mapping[str, Callable[[Problem, str], Verdict]] = {
 LONGEST_QUICK = 200_000
 """Characters. A longer text is left to a worker, which can be ended."""
 
-_QUICK = frozenset({"math", "choice"})  # graders that do all slow work under a time limit, and so can be asked for quick work only
+_QUICK = frozenset(
+    {"math", "choice", "exact", "numeric", "regex"}
+)  # graders that do all slow work under a time limit, and so can be asked for quick work only
 
 
 def grade(problem: Problem, text: str, *, sandbox: SandboxKind = "bubblewrap") -> Verdict:
@@ -71,12 +103,15 @@ def prepare(kind: str) -> None:
     """Import what grading this kind of problem needs, so that the first verdict takes no longer than the others."""
     if kind == "math":
         grade_math(r"\frac{x}{2}", r"\boxed{\frac{x}{3}}")
+        library.prepare()
     elif kind == "reasoning_gym":
         gym.prepare()
 
 
 def state_gold(problem: Problem) -> str | None:
-    """The shortest completion that gives the ground truth; None for a generated problem, or one of code, that has no single one."""
+    """The shortest completion that gives the ground truth; None where there is no single one: a pattern, generated, code."""
+    if problem.kind == "regex":
+        return None
     if problem.kind == "code":
         solution = problem.meta.get("solution")
         return fenced(solution) if isinstance(solution, str) and solution.strip() else None

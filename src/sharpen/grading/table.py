@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sharpen.errors import ProblemError, nearest
-from sharpen.grading.math import grade_math
+from sharpen.grading.parameters import KEY
 from sharpen.grading.pool import shared
 from sharpen.grading.registry import GRADERS
 from sharpen.grading.verdict import Mode, Verdict
@@ -117,12 +117,16 @@ def items(rows: Iterable[tuple[str, Mapping[str, Any]]], columns: Columns) -> It
         if columns.label is not None:
             _column(place, row, columns.label, (), "--label")
         label = _label(place, row.get(columns.label or LABEL), columns.label or LABEL)
-        yield Item(place=place, problem=Problem(id=place, prompt="", answer=gold, kind=kind, meta=row), text=text, label=label)
+        given = row.get(KEY)
+        parameters = dict(given) if isinstance(given, Mapping) else {}
+        if kind == "math":
+            parameters["mode"] = columns.mode
+        meta = {**row, KEY: parameters}
+        yield Item(place=place, problem=Problem(id=place, prompt="", answer=gold, kind=kind, meta=meta), text=text, label=label)
 
 
 def grade_items(
     rows: Iterable[Item],
-    mode: Mode = "strict",
     *,
     write: Callable[[Item, Verdict], None] | None = None,
     on_progress: Callable[[int], None] | None = None,
@@ -132,7 +136,6 @@ def grade_items(
 
     Args:
         rows: in order.
-        mode: what counts as equal in mathematics.
         write: called with each row and its verdict.
         on_progress: called with the number of rows that have just been graded.
         shown: keep so many rows whose verdict is not their label.
@@ -140,7 +143,7 @@ def grade_items(
     found = Grades()
     rows = iter(rows)
     while part := list(itertools.islice(rows, _AT_ONCE)):
-        for item, verdict in zip(part, judge(part, mode), strict=True):
+        for item, verdict in zip(part, shared().grade_all([(item.problem, item.text) for item in part]), strict=True):
             found.verdicts[verdict.outcome] += 1
             if item.label is not None:
                 found.confusion[item.label, verdict.outcome] += 1
@@ -151,21 +154,6 @@ def grade_items(
         if on_progress is not None:
             on_progress(len(part))
     return found
-
-
-def judge(rows: Sequence[Item], mode: Mode) -> list[Verdict]:
-    """A verdict a row, by the shared pool; the tolerance of `paper`, which the pool does not know, is had in this process."""
-    here = [mode == "paper" and item.problem.kind == "math" for item in rows]
-    rest = [(item.problem, item.text) for item, tolerant in zip(rows, here, strict=True) if not tolerant]
-    pooled = iter(shared().grade_all(rest))
-    return [_with_tolerance(item) if tolerant else next(pooled) for item, tolerant in zip(rows, here, strict=True)]
-
-
-def _with_tolerance(item: Item) -> Verdict:
-    try:
-        return grade_math(item.problem.answer, item.text, mode="paper")
-    except Exception as error:
-        return Verdict("unscorable", f"the grader failed: {type(error).__name__}: {error}"[:300], None)
 
 
 def record(item: Item, verdict: Verdict) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from dataclasses import astuple
 from typing import Any
 
 from sharpen.grading import registry, timing
+from sharpen.grading.latex import hasten
 from sharpen.grading.processes import Settings, too_slow
 from sharpen.grading.verdict import Verdict
 from sharpen.records import Problem
@@ -54,6 +55,7 @@ def serve(control: socket.socket, settings: Settings) -> None:
         _answer(control, error=f"the grader '{settings.grader}' cannot be loaded: {type(error).__name__}: {error}")
         return
     if grade is registry.grade:
+        hasten()  # also imports the libraries, before any limit on time begins
         registry.prepare("math")
     gc.collect()
     gc.freeze()  # a collection would write to the memory that workers share

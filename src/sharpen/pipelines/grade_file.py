@@ -55,7 +55,7 @@ def grade_file(
     check_sandbox([row.problem for row in rows], "bubblewrap", observer.notice)
     observer.phase("grading", len(rows), "rows")
     with _writer(output) as write:
-        return grade_items(rows, columns.mode, write=write, on_progress=observer.advance)
+        return grade_items(rows, write=write, on_progress=observer.advance)
 
 
 @contextmanager

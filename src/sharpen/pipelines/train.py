@@ -1,4 +1,4 @@
-"""One run, from a recipe to a trained model: load, check, evaluate, train, evaluate again.
+"""One run, from a recipe to a trained model: load, check, train, evaluate the model after and before training.
 
 Whatever can be found wrong is found before the first completion is sampled.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from sharpen.recipe import Recipe, to_table
 from sharpen.records import Problem
 from sharpen.rewards.score import Scorer
 from sharpen.rollout.engine import Sampling
+from sharpen.rollout.rollout import Rollout
 from sharpen.tracking.events import EventLog
 from sharpen.tracking.observer import Observer, Silent
 from sharpen.tracking.trackers import FanOut, load_trackers
@@ -41,6 +43,8 @@ from sharpen.training.loop import Trainer
 from sharpen.training.memory import MemoryEstimate
 from sharpen.training.optimiser import Optimiser
 from sharpen.training.run_folder import RunFolder
+
+PHASES = {"after": "evaluating the trained model", "before": "evaluating the model before training"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,28 +112,25 @@ class _Run:
         parts.tell_of_rewards(recipe, observer.notice)
         parts.probe_rewards(self.scorer, self.train_problems[0], recipe.rollout.group_size)
         parts.ensure_model(recipe.model, observer)
-        self.loaded, self.rollout = parts.sampling_model(
-            recipe.model,
-            recipe.template,
-            seed=recipe.seed,
-            dtype=self.resolved["dtype"],
-            device=self.resolved["device"],
-            max_rows=recipe.rollout.max_rows,
-            adapter=recipe.lora,
-            notice=observer.notice,
-        )
+        self.loaded, self.rollout = self._load(observer.notice)
         if self.method.supervision == "process":
             self.scorer = Scorer(recipe.rewards, base=base, decode=self.rollout.decode, steps=recipe.training.steps)
         self.policy = LanguagePolicy(self.loaded.model, recompute=recipe.training.gradient_checkpointing)
         self.memory = self._plan_memory()
 
     def go(self) -> RunResult:
-        """Evaluate, train, evaluate; the result."""
+        """Train, then evaluate; the result."""
         if self.state is None:
             self._fresh_logs()
-        before = self._evaluate("before") if self.held_out else None
-        problems = self._selected()
-        trainer = self._trainer(problems)
+        step = self._train()
+        self.folder.export(self.folder.checkpoints / f"step-{step:06d}")
+        device = next(self.loaded.model.parameters()).device
+        found = self._changes(step) if self.held_out else None
+        return RunResult(folder=self.folder, changes=found, memory=self.memory, peak_memory=memory.peak(device))
+
+    def _train(self) -> int:
+        """All steps that are left; how many there are in all."""
+        trainer = self._trainer(self._selected())
         self.trackers.start(self.folder.path.name, to_table(self.recipe))
         try:
             trainer.run()
@@ -137,14 +138,30 @@ class _Run:
             self.trackers.finish()
             trainer.events.close()
             trainer.timings.close()
-        self.folder.export(self.folder.checkpoints / f"step-{trainer.state.step:06d}")
-        found = None
-        if before is not None:
-            after = self._evaluate("after", step=trainer.state.step)
-            found = changes(before, after, self.recipe.evaluation.ks, seed=self.recipe.seed)
-            self.folder.write_json(self.folder.evaluation / "comparison.json", found.to_dict())
-        peak = memory.peak(next(self.loaded.model.parameters()).device)
-        return RunResult(folder=self.folder, changes=found, memory=self.memory, peak_memory=peak)
+        return trainer.state.step
+
+    def _changes(self, step: int) -> Changes:
+        """Evaluate the trained model, then the one before training, which waits until now so that training begins at once."""
+        after = self._evaluate("after", step=step)
+        del self.policy, self.scorer, self.rollout, self.loaded  # the model has been written, and its memory is needed
+        self.loaded, self.rollout = self._load()
+        before = self._evaluate("before")
+        found = changes(before, after, self.recipe.evaluation.ks, seed=self.recipe.seed)
+        self.folder.write_json(self.folder.evaluation / "comparison.json", found.to_dict())
+        return found
+
+    def _load(self, notice: Callable[[str], None] | None = None) -> tuple[LoadedModel, Rollout]:
+        """The model before training, and what samples with it."""
+        return parts.sampling_model(
+            self.recipe.model,
+            self.recipe.template,
+            seed=self.recipe.seed,
+            dtype=self.resolved["dtype"],
+            device=self.resolved["device"],
+            max_rows=self.recipe.rollout.max_rows,
+            adapter=self.recipe.lora,
+            notice=notice,
+        )
 
     def _resolve(self) -> dict[str, Any]:
         training = self.recipe.training
@@ -253,7 +270,7 @@ class _Run:
             **{name: getattr(settings, name) for name in ("samples", "ks", "temperature", "top_p", "require_stop")},
             **{name: self.resolved[name] for name in ("dtype", "device", "threads")},
         }
-        self.observer.phase(f"evaluating {when}", len(self.held_out) * settings.samples)
+        self.observer.phase(PHASES.get(when, f"evaluating {when}"), len(self.held_out) * settings.samples)
         parts_folder = path.with_suffix(".parts")
         results = in_parts.evaluate_in_parts(
             self.rollout,

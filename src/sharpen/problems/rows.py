@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sharpen.errors import ProblemError, nearest
 from sharpen.grading.code_tests import read_tests
 from sharpen.grading.extract import boxes
+from sharpen.grading.parameters import KEY, parameter_fault
 from sharpen.problems.settings import Settings
 from sharpen.records import Problem
 
@@ -34,12 +35,24 @@ class Fields(Settings):
     answer_extraction: Literal["none", "hashes", "boxed", "auto"] = Field(
         "none", description="the answer within its field: all of it, after ####, in the last box, or whichever of these there is"
     )
-    kind: Literal["math", "choice", "code"] = Field(
-        "math", description="the grader: mathematics, the letter of a choice, or the tests of a program (see docs/sandbox.md)"
+    kind: Literal["math", "choice", "exact", "numeric", "regex", "code"] = Field(
+        "math",
+        description="the grader: mathematics, an option of a choice, the same text, a number within a tolerance, a regular expression "
+        "(see docs/grading.md), or the tests of a program (see docs/sandbox.md)",
+    )
+    grading: dict[str, Any] = Field(
+        default_factory=dict,
+        description='how the grader compares: mode = "paper" (math); absolute, relative (numeric); ignore_case, whole_text (regex, exact)',
     )
     tests_field: str = Field("tests", description='with kind = "code", the field with the tests; no answer is needed')
     solution_field: str = Field("solution", description='with kind = "code", the field with a program that passes them, where there is one')
     limit: int | None = Field(None, ge=1, description="only the first so many rows")
+
+    @model_validator(mode="after")
+    def _fits_the_kind(self) -> Self:
+        if (fault := parameter_fault(self.kind, self.grading)) is not None:
+            raise ValueError(f"grading: {fault}")
+        return self
 
 
 def to_problems(rows: Iterable[Row], fields: Fields, *, name: str) -> list[Problem]:
@@ -83,8 +96,13 @@ def _to_problem(place: str, row: Mapping[str, Any], fields: Fields, *, default_i
         return Problem(id=id, prompt=prompt.strip(), answer="", kind="code", meta=_code_meta(place, row, fields))
     raw = _answer(place, _field(place, row, fields.answer_field, "answer_field"), fields)
     answer = _extract(place, raw, fields)
-    used = {fields.prompt_field, fields.answer_field, fields.id_field, fields.choices_field}
+    used = {fields.prompt_field, fields.answer_field, fields.id_field, fields.choices_field, KEY}
     meta = {key: value for key, value in row.items() if key not in used}
+    grading = dict(fields.grading)
+    if fields.choices_field is not None and fields.kind == "choice":
+        grading.setdefault("choices", [str(choice) for choice in row[fields.choices_field]])
+    if grading:
+        meta[KEY] = grading
     if answer != raw:
         meta.setdefault("solution", raw)
     return Problem(id=id, prompt=prompt.strip(), answer=_tidy(answer), kind=fields.kind, meta=meta)
