@@ -76,12 +76,12 @@ def test_texts() -> None:
     figure = found(sums_of_texts(rows, language="en", formats=[lambda text: "4" in text]))
     assert figure["reflective_words", "right"] == (1.0, 1)
     assert figure["reflective_words", "all"] == (1 / 3, 3)
-    assert figure["reflective_rate", "all"] == (1000 * 1 / 34, 34)
+    assert figure["reflective_rate", "all"] == (pytest.approx(1000 / 34), 34)
     assert figure["entropy", "all"] == (1.0, 4)  # 0.5 + 0.5 + 1 + 2 over four tokens; NaN was not sampled
     assert figure["format_errors", "all"] == (2 / 3, 3)
     assert figure["other_language", "right"] == (0.0, 1)
     assert figure["other_language", "wrong"] == (1.0, 1)  # an empty chain of thought is in no language
-    assert figure["repetition", "wrong"] == (9 / 11 / 2, 2)  # of eleven 20-grams, two are different
+    assert figure["repetition", "wrong"] == (pytest.approx(9 / 11 / 2), 2)  # of eleven 20-grams, two are different
     assert ("entropy", "all") not in found(sums_of_texts(rows, language="en", sampled=False))
     assert ("format_errors", "all") not in found(sums_of_texts(rows, language="en"))
 
