@@ -46,7 +46,7 @@ HEALTHY = {
     "cut at first only": MadeUp(cut=lambda t: 0.6 * (1 - t) ** 4),
     "entropy falls with success": MadeUp(entropy=lambda t: 1.5 * (1 - t) ** 3 + 0.1),
     "solved, so that one way is left": MadeUp(
-        right=lambda t: min(1.0, 0.3 + 1.4 * t), flat=lambda t: 0.7 * t, entropy=lambda t: (1 - t) ** 3 + 0.02
+        right=lambda t: min(1.0, 0.3 + 1.4 * t), flat=lambda t: 0.7 * t, cut=lambda t: 0.0, entropy=lambda t: (1 - t) ** 3 + 0.02
     ),
     "reward changes its parts": MadeUp(
         right=lambda t: 0.6, bonus=lambda t: float(t > 0.5), reward_changes=(13,), held_out={0: 0.5, 24: 0.3}
