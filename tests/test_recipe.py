@@ -124,3 +124,10 @@ def test_there_is_a_recipe_for_every_method() -> None:
 def test_a_recipe_that_is_not_there() -> None:
     with pytest.raises(RecipeError, match="Did you mean 'quickstart'"):
         bundled.find_recipe(Path("quickstrat"))
+
+
+def test_a_comparison_of_methods_is_no_recipe(tmp_path: Path) -> None:
+    (tmp_path / "compare.toml").write_text('recipe = "tiny.toml"\nseeds = [1]\n')
+    with pytest.raises(RecipeError, match="it compares methods of another recipe") as caught:
+        load_recipe(tmp_path / "compare.toml")
+    assert f"sharpen compare-methods {tmp_path / 'compare.toml'}" in str(caught.value)

@@ -328,6 +328,8 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"recipe {path}: not valid TOML: {error}.", fix="Mend the line that the message names.") from error
+    if "recipe" in table:
+        raise RecipeError(f"recipe {path}: it compares methods of another recipe.", fix=f"Run `sharpen compare-methods {path}`.")
     for override in overrides:
         _override(table, override)
     return validate(table, where=f"recipe {path}")

@@ -51,5 +51,9 @@ def test_code_runs_where_the_recipe_says(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_one_number_is_one_vote() -> None:
     assert {vote("18"), vote("18.0"), vote("$18"), vote("18 dollars")} == {"18"}
     assert vote("0.5") == vote("1/2") == "1/2"
-    assert vote("x + 1") == "x + 1"
+    assert vote("x + 1") == vote("x+1") == "x+1"
+    assert vote(r"\dfrac{x}{2}") == vote(r"\frac{x}{2}") == vote(r"$\frac{ x }{2}$")
+    assert vote(r"\left(1, 2\right)") == vote("(1,2)")
+    assert vote("New York") != vote("NewYork")
+    assert vote("x = 1\nprint(x)", "code") == "x = 1\nprint(x)"
     assert vote(None) is None

@@ -127,8 +127,11 @@ def test_the_mode_goes_with_the_row_and_a_parameter_that_will_not_do_is_unscorab
     grade_items(items(rows, Columns(mode="paper")), write=lambda item, verdict: found.append(verdict))
     assert [verdict.outcome for verdict in found] == ["right", "wrong", "right", "unscorable"]
     assert "absolute: expected a number, 0 or more, got 'much'" in found[3].reason
-    grade_items(items(rows[:1], Columns()), write=lambda item, verdict: found.append(verdict))
-    assert found[4].outcome == "wrong"
+    rows.append(("a:5", {"gold": "5", "prediction": "5", "grading": "paper"}))
+    rows.append(("a:6", {"gold": r"\sqrt{2}", "prediction": "1.4142", "grading": {"mode": "paper"}}))
+    grade_items(items([rows[0], *rows[4:]], Columns()), write=lambda item, verdict: found.append(verdict))
+    assert [verdict.outcome for verdict in found[4:]] == ["wrong", "unscorable", "right"]  # the row's own mode counts
+    assert "expected a table of parameters, got 'paper'" in found[5].reason
 
 
 def test_a_text_that_stops_a_grader_costs_its_own_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import torch
 from sharpen.evaluation.summary import ProblemResult
 from sharpen.grading import SandboxKind, Verdict, shared
 from sharpen.grading.numbers import exact
+from sharpen.grading.spelling import spell
 from sharpen.records import Group, Problem, Scores
 from sharpen.rollout.engine import Sampling
 from sharpen.rollout.rollout import Rollout
@@ -35,10 +37,25 @@ class Evaluation:
         return {result.problem_id: sum(result.correct) / result.samples for result in self.results}
 
 
-def vote(answer: str | None) -> str | None:
-    """The answer as a vote: `18`, `18.0` and `$18` are one number and one vote; other answers are their text."""
-    number = None if answer is None else exact(answer)
-    return answer if number is None else str(number)
+def vote(answer: str | None, kind: str = "math") -> str | None:
+    r"""The answer as a vote: equal strings are votes for one answer.
+
+    `18`, `18.0` and `$18` are one number and one vote. Other mathematics is its text in one spelling: `x + 1` and `x+1`, `\dfrac{x}{2}` and
+    `\frac{x}{2}` are one vote, and `1 + x` is another. Answers of other kinds, such as programs, are their text.
+
+    Args:
+        answer: as it was found in the completion; None is no vote.
+        kind: of the problem.
+    """
+    if answer is None:
+        return None
+    number = exact(answer)
+    if number is not None:
+        return str(number)
+    return _IDLE_SPACE.sub("", spell(answer)) if kind == "math" else answer
+
+
+_IDLE_SPACE = re.compile(r"(?<![A-Za-z]) | (?![A-Za-z])")
 
 
 def groups_of(problem: Problem) -> dict[str, str]:
@@ -95,7 +112,7 @@ def evaluate(
             judged = next(verdicts)
             why.append(judged.reason)
             counts = completion.finish_reason == "stop" or not require_stop
-            answers.append(vote(judged.extracted) if counts else None)
+            answers.append(vote(judged.extracted, group.problem.kind) if counts else None)
             values.append(float("nan") if judged.outcome == "unscorable" else float(judged.outcome == "right" and counts))
         rewards.append(values)
         reasons.append(tuple(why))

@@ -117,10 +117,9 @@ def items(rows: Iterable[tuple[str, Mapping[str, Any]]], columns: Columns) -> It
         if columns.label is not None:
             _column(place, row, columns.label, (), "--label")
         label = _label(place, row.get(columns.label or LABEL), columns.label or LABEL)
-        given = row.get(KEY)
-        parameters = dict(given) if isinstance(given, Mapping) else {}
-        if kind == "math":
-            parameters["mode"] = columns.mode
+        parameters = {} if row.get(KEY) is None else row[KEY]  # what will not do is told by the grader
+        if kind == "math" and isinstance(parameters, Mapping):
+            parameters = {"mode": columns.mode, **parameters}
         meta = {**row, KEY: parameters}
         yield Item(place=place, problem=Problem(id=place, prompt="", answer=gold, kind=kind, meta=meta), text=text, label=label)
 
