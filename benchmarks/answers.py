@@ -202,7 +202,8 @@ def read(text: str) -> Reading | None:
     text = re.sub(r"\\[dt]frac", r"\\frac", text)
     text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text) if re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?", text.strip()) else text
     words = re.sub(r"\\(?:text|textbf|mbox|mathrm)\s*\{([^{}]*)\}", r"\1", text)
-    if re.fullmatch(r"[()\sA-Za-z'-]{4,}|\(?[A-Z]\)?", words.strip()) and not re.fullmatch(r"[a-z]{1,3}", words.strip()):
+    named = words != text or re.search("[A-Za-z]{4}", words)
+    if (named and re.fullmatch(r"[()\sA-Za-z'-]+", words.strip())) or re.fullmatch(r"\(?[A-Z]\)?", words.strip()):
         return Reading(letters="".join(words.split()).strip("()").lower())
     text = re.sub(r"\\(?:text|mbox|mathrm|textbf)\s*\{[^{}]*\}(?:\^\{?\d\}?)?", "", text)
     text = re.sub(r"\^\s*\{?\s*\\circ\s*\}?|\\begin\{[pb]matrix\}|\\end\{[pb]matrix\}", "", text)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from made_up_run import MadeUp
 
 COMMANDS = [
     "train",
@@ -14,6 +17,8 @@ COMMANDS = [
     "compare",
     "sample",
     "inspect",
+    "behaviours",
+    "diagnose",
     "audit-reward",
     "grade",
     "make-tiny",
@@ -69,3 +74,24 @@ def test_an_unknown_option_is_a_usage_error() -> None:
     done = sharpen("train", "quickstart", "--resum")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_behaviours_and_diagnose(tmp_path: Path) -> None:
+    run = MadeUp(cut=lambda t: 0.6 * t).write(tmp_path / "run")
+    done = sharpen("diagnose", str(run))
+    assert done.returncode == 0, done.stderr
+    assert "The length limit eats the reward." in done.stdout
+    done = sharpen("behaviours", str(run), "--output", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert "of wrong ones" in done.stdout
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["behaviours.csv", "behaviours.png"]
+    (tmp_path / "file").write_text("")
+    for arguments in (
+        ["diagnose", str(tmp_path)],
+        ["behaviours", str(tmp_path)],
+        ["behaviours", str(run), "--output", str(tmp_path / "file")],
+    ):
+        done = sharpen(*arguments)
+        assert done.returncode == 2
+        assert done.stderr.count("→") == 1
+        assert "Traceback" not in done.stderr

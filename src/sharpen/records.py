@@ -179,6 +179,20 @@ PER_TOKEN = (
 PER_SEQUENCE = ("group_index", "place", "pair")
 
 
+def groups_of(problem: Problem) -> dict[str, str]:
+    """The level and the subject of a problem, where its source knows them: `{"level": "3", "subject": "Algebra"}`."""
+    found: dict[str, str] = {}
+    for name, fields in GROUP_FIELDS.items():
+        value = next((problem.meta[key] for key in fields if isinstance(problem.meta.get(key), str | int | float)), None)
+        if value is not None:
+            found[name] = str(value).strip().removeprefix("Level ")
+    return found
+
+
+GROUP_FIELDS = {"level": ("level", "difficulty"), "subject": ("subject", "type", "category")}
+"""The fields of a problem that say what it belongs to; the first that there is counts."""
+
+
 def pad(rows: list[tuple[float, ...]] | list[tuple[int, ...]], *, dtype: torch.dtype, width: int | None = None) -> Tensor:
     """Right-pad rows of numbers with zeros into a [B, T] tensor; T is `width` or the longest row, at least 1."""
     import torch

@@ -52,6 +52,13 @@ EQUAL = [
     ("5", "5x", False),
     ("p^2-3q", "-3q+p^2", True),
     ("xy", "yx", True),
+    (r"\sqrt{y-100}", r"-(-\sqrt{y-100})", True),  # real at none of the points that are tried
+    (r"\sqrt{y-100}", r"\sqrt{y-101}", False),
+    (r"\sqrt{y-100}", r"-\sqrt{y-100}", False),
+    ("7", "2x + 3 = 7", False),
+    ("12", "a + b = 12", True),
+    ("0", "5x - 7y + 4 = 0", False),
+    (r"135^\circ", r"\frac{3\pi}{4}", True),
     (r"0.1\pi", r"\frac{\pi}{10}", True),
     ("0", r"\cos\frac{\pi}{2}", True),
     ("5", r"x=5\text{ cm}", True),

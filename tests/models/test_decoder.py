@@ -57,19 +57,22 @@ def test_shared_prompts_give_what_padded_rows_give_in_transformers(name: str, re
 @pytest.mark.parametrize(
     "spans", [(Span(0, 5, (3, 3)), Span(11, 2, (1, 4, 0))), (Span(0, 7),), (Span(0, 3, (0, 0)),), (Span(0, 40, (35, 50, 20)),)]
 )
+@pytest.mark.parametrize("keys", [2, 6])  # 6: each head has keys of its own
 @pytest.mark.parametrize("block", [attention.BLOCK, 1])  # 1: sixteen positions at a time
-def test_attention_in_parts_is_attention_under_a_mask(spans: tuple[Span, ...], block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_in_parts_is_attention_under_a_mask(
+    spans: tuple[Span, ...], block: int, keys: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(attention, "BLOCK", block)
     size = spans[-1].stop
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(size, heads, 8, generator=generator, dtype=torch.float64, requires_grad=True) for heads in (6, 2, 2))
+    q, k, v = (torch.randn(size, heads, 8, generator=generator, dtype=torch.float64, requires_grad=True) for heads in (6, keys, keys))
     weights = torch.randn(size, 6, 8, generator=generator, dtype=torch.float64)
     parts = attend(q, k, v, spans, scale=0.3)
     expected = []
     for span in spans:
         rows = slice(span.start, span.stop)
-        keys, values = (x[rows].repeat_interleave(3, dim=1) for x in (k, v))
-        scores = torch.einsum("qhd,khd->hqk", q[rows], keys) * 0.3
+        own, values = (x[rows].repeat_interleave(6 // keys, dim=1) for x in (k, v))
+        scores = torch.einsum("qhd,khd->hqk", q[rows], own) * 0.3
         expected.append(torch.einsum("hqk,khd->qhd", scores.masked_fill(~span.visible(None), -torch.inf).softmax(-1), values))
     torch.testing.assert_close(parts, torch.cat(expected))
     ours = torch.autograd.grad((parts * weights).sum(), (q, k, v))

@@ -12,7 +12,7 @@ from sharpen.evaluation.summary import ProblemResult
 from sharpen.grading import SandboxKind, Verdict, shared
 from sharpen.grading.numbers import exact
 from sharpen.grading.spelling import spell
-from sharpen.records import Group, Problem, Scores
+from sharpen.records import Group, Problem, Scores, groups_of
 from sharpen.rollout.engine import Sampling
 from sharpen.rollout.rollout import Rollout
 
@@ -56,20 +56,6 @@ def vote(answer: str | None, kind: str = "math") -> str | None:
 
 
 _IDLE_SPACE = re.compile(r"(?<![A-Za-z]) | (?![A-Za-z])")
-
-
-def groups_of(problem: Problem) -> dict[str, str]:
-    """The level and the subject of a problem, where its source knows them: `{"level": "3", "subject": "Algebra"}`."""
-    found: dict[str, str] = {}
-    for name, fields in GROUP_FIELDS.items():
-        value = next((problem.meta[key] for key in fields if isinstance(problem.meta.get(key), str | int | float)), None)
-        if value is not None:
-            found[name] = str(value).strip().removeprefix("Level ")
-    return found
-
-
-GROUP_FIELDS = {"level": ("level", "difficulty"), "subject": ("subject", "type", "category")}
-"""The fields of a problem that say what it belongs to; the first that there is counts."""
 
 
 def evaluate(

@@ -18,10 +18,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sharpen.evaluation.evaluate import evaluate, groups_of
+from sharpen.evaluation.evaluate import evaluate
 from sharpen.evaluation.summary import ProblemResult
 from sharpen.grading import SandboxKind
-from sharpen.records import Problem
+from sharpen.records import Problem, groups_of
 from sharpen.rollout.engine import Sampling
 from sharpen.rollout.rollout import Rollout
 from sharpen.tracking import completions

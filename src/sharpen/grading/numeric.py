@@ -105,6 +105,7 @@ def _equal(left: Node, right: Node, base: str) -> bool:
     whole = any(node.holds("factorial", "binomial", "gcd", "lcm") or _alternates(node) for node in (left, right))
     complex_ = left.holds("i", "cis") or right.holds("i", "cis")
     judged = False
+    unreal: list[tuple[Any, Any, Point]] = []
     at = points(names, whole=whole) if names else [{}]
     if names and (left.holds("cases") or right.holds("cases")):
         at += [dict.fromkeys(names, Fraction(half, 2)) for half in range(-24, 25)]
@@ -116,8 +117,14 @@ def _equal(left: Node, right: Node, base: str) -> bool:
             continue
         if not _same(left, right, values[0], values[1], point, base, real=bool(names) and not complex_):
             return False
-        judged |= complex_ or not names or not (_imaginary(values[0]) or _imaginary(values[1]))
-    return judged
+        if complex_ or not names or not (_imaginary(values[0]) or _imaginary(values[1])):
+            judged = True
+        else:
+            unreal.append((values[0], values[1], point))
+    if judged or not unreal:
+        return judged
+    # Real at none of the points, such as the root of y - 100: by the principal values.
+    return all(_same(left, right, a, b, place, base, real=False) for a, b, place in unreal)
 
 
 def _same(left: Node, right: Node, a: Any, b: Any, point: Point, base: str, *, real: bool) -> bool:

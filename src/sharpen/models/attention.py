@@ -190,7 +190,7 @@ class _Table:
         return torch.bmm(rows.mT, shared).mT, torch.bmm(self._by_sequence(rows).mT, own).mT
 
     def _by_sequence(self, x: Tensor) -> Tensor:
-        return x.view(len(self.own), -1, x.shape[2])
+        return x.reshape(len(self.own), -1, x.shape[2])  # a copy where each head has keys of its own and one block is all
 
 
 class _SharedPrompt(torch.autograd.Function):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sharpen.errors import RunError
-from sharpen.records import Group, Scores
+from sharpen.records import Group, Scores, groups_of
 
 
 def path_of(folder: Path, step: int) -> Path:
@@ -19,8 +19,9 @@ def path_of(folder: Path, step: int) -> Path:
 def write(path: Path, groups: Sequence[Group], scores: Scores) -> None:
     """Write groups and their scores; a file cut short is never seen under this name.
 
-    Columns: group_id, problem_id, index, prompt, completion, answer, ground_truth, correct, reward (null where unscorable), reward/NAME
-    for each part, log/NAME for what reward functions wrote down, finish_reason, length (tokens), tokens, sampling_logprobs (nats).
+    Columns: group_id, problem_id, level and subject (null where the problem has none), index, prompt, completion, answer, ground_truth,
+    correct, reward (null where unscorable), reward/NAME for each part, log/NAME for what reward functions wrote down, finish_reason,
+    length (tokens), tokens, sampling_logprobs (nats).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -31,9 +32,12 @@ def write(path: Path, groups: Sequence[Group], scores: Scores) -> None:
 
     places = [(p, i) for p, group in enumerate(groups) for i in range(len(group.completions))]
     completions = [groups[p].completions[i] for p, i in places]
+    belongs = [groups_of(groups[p].problem) for p, _ in places]
     columns: dict[str, Any] = {
         "group_id": pa.array([groups[p].id for p, _ in places], pa.string()),
         "problem_id": pa.array([groups[p].problem.id for p, _ in places], pa.string()),
+        "level": pa.array([found.get("level") for found in belongs], pa.string()),
+        "subject": pa.array([found.get("subject") for found in belongs], pa.string()),
         "index": pa.array([i for _, i in places], pa.int32()),
         "prompt": pa.array([groups[p].problem.prompt for p, _ in places], pa.string()),
         "completion": pa.array([c.text for c in completions], pa.string()),
@@ -64,12 +68,27 @@ def _column(values: list[Any]) -> Any:
         return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
+def steps(folder: Path) -> list[int]:
+    """The steps whose completions are in a folder, in order."""
+    return sorted(int(path.stem.removeprefix("step-")) for path in folder.glob("step-*.parquet"))
+
+
+def read_columns(path: Path, names: Sequence[str], rows: Sequence[int] | None = None) -> list[dict[str, Any]]:
+    """As `read`, but only these columns (None where the file has no such) and, where given, only these rows."""
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(path)
+    table = file.read(columns=[name for name in names if name in file.schema_arrow.names])
+    found: list[dict[str, Any]] = (table if rows is None else table.take(list(rows))).to_pylist()
+    return [{name: row.get(name) for name in names} for row in found]
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     """The rows of a step's file; RunError when it is missing."""
     import pyarrow.parquet as pq
 
     if not path.is_file():
-        steps = sorted(int(p.stem.removeprefix("step-")) for p in path.parent.glob("step-*.parquet"))
-        known = f"it has steps {steps[0]} to {steps[-1]}" if steps else "it has none yet"
+        found = steps(path.parent)
+        known = f"it has steps {found[0]} to {found[-1]}" if found else "it has none yet"
         raise RunError(f"{path}: no completions of that step; {known}.", fix="Choose one of those steps with --step.")
     return pq.read_table(path).to_pylist()
