@@ -231,3 +231,12 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert len((tmp_path / "verdicts.jsonl").read_text().splitlines()) == 4
     code, _, err = sharpen("grade", path, "--gold", "truth")
     assert code == 2 and "answers.jsonl:1" in err and "--gold" in err and "Traceback" not in err
+
+
+def test_an_output_that_would_destroy_something_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.jsonl", [{"gold": "5", "prediction": "5"}])
+    with pytest.raises(RunError, match="it is the file that is graded"):
+        grade_file(file, output=tmp_path / "." / "a.jsonl")
+    with pytest.raises(RunError, match=r"expected a \.jsonl file"):
+        grade_file(file, output=tmp_path / "b.csv")
+    assert json.loads(file.read_text()) == {"gold": "5", "prediction": "5"}

@@ -42,13 +42,17 @@ def grade_file(
 
     Raises:
         ProblemError: no such file, a malformed row (with the file and line), or an unknown grader or mode.
-        RunError: the output cannot be written.
+        RunError: the output cannot be written, is no .jsonl file, or is the file that is graded.
         SandboxError: there are rows of code, and the sandbox is not installed or does not work.
     """
     observer = observer or Silent()
     columns = Columns(gold=gold, prediction=prediction, label=label, kind=kind, mode=cast(Mode, mode))
     if not path.is_file():
         raise ProblemError(f"{path}: no such file.", fix="Give a .jsonl, .json, .csv or .parquet file.")
+    if output is not None and output.suffix != ".jsonl":
+        raise RunError(f"--output {output}: expected a .jsonl file, for verdicts are JSON lines.", fix="Name it so.")
+    if output is not None and output.exists() and output.samefile(path):
+        raise RunError(f"--output {output}: it is the file that is graded, which would be lost.", fix="Name another file.")
     rows = list(items(read_rows(path), columns))
     if not rows:
         raise ProblemError(f"{path}: there are no rows in it.", fix="Give a file with a ground truth and a prediction a row.")
