@@ -130,7 +130,7 @@ def sample(
 def grade(
     file: Annotated[Path, typer.Argument(help="A .jsonl, .json, .csv or .parquet file, a ground truth and a prediction a row.")],
     kind: Annotated[
-        str | None, typer.Option(help="The grader: math, choice, exact, numeric, regex, code; left out, the column `kind`, or else math.")
+        str | None, typer.Option(help="math, choice, exact, numeric, regex, code; left out, the column `kind`, or else math.")
     ] = None,
     mode: Annotated[str, typer.Option(help="strict (equal), or paper (DeepSeekMath's tolerance; mathematics only).")] = "strict",
     gold: Annotated[str | None, typer.Option(help="The column of the ground truth; left out, gold or answer.")] = None,
