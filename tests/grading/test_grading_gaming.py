@@ -98,3 +98,49 @@ def test_a_list_of_choices_chooses_none(text: str) -> None:
 )
 def test_a_choice_after_a_list_counts(text: str) -> None:
     assert grade_choice("D", text).outcome == "right"
+
+
+NO_UNITS = {
+    "5": r"5 thousands|5 hundreds|5 tenths|5 hundredths|5 halves|5 thirds|5\text{ lakh}|5\text{ crore}|5 below zero|5 degrees below zero"
+    r"|5 per cent|5 percents|5 per mille|5 permille|5\text{%}|5\text{\%}|5千|5 is wrong|5 \text{ is wrong}|5\text{ not}|5 not|5 no|5 false"
+    r"|5 negative|5 \text{ negative}|5\text{ at least}|5\text{x}|5不对",
+    "3": "3 fifths|3 quarters",
+    "2": r"2 \text{ dozens}|2 \text{ dozen eggs}|2 billionths|2 tens|2 theta|2 alpha|2 xy|2\text{ pi}|2\mathrm{pi}|2\text{ theta}"
+    r"|2\text{ sqrt 3}|2 root three|2 add three|2 doubled",
+}
+UNITS = {
+    "5": r"5 apples|5 men|5 red apples|5\text{ apples}|5\text{ N}|5 Hz|5 km|5\text{ square units}|5\text{ units}^2|5\text{ a day}"
+    r"|5 boxes per day|5 above zero|5\text{ m/s}|5 \text{ (five)}|5人|5千米",
+    "24": r"2 \text{ dozens}|2\text{ dozen}|2 dozen eggs",
+    "200": "2 hundreds|2百",
+    "5000": "5 thousands|5千",
+    "500000": r"5\text{ lakh}",
+    r"\frac{1}{2}": "1 half|5 tenths|500 permille",
+    "-5": "5 below zero|5 degrees below zero",
+    r"50\%": r"50\text{ per cent}|50 per cent|50\text{\%}|50\text{%}",
+    "0.5": r"50\text{ per cent}",
+}
+
+
+@pytest.mark.parametrize(("gold", "answer"), [(gold, answer) for gold, all_ in NO_UNITS.items() for answer in all_.split("|")])
+def test_a_word_that_changes_a_number_is_no_unit(gold: str, answer: str) -> None:
+    assert grade_math(gold, rf"So \boxed{{{answer}}}.").outcome == "wrong"
+
+
+@pytest.mark.parametrize(("gold", "answer"), [(gold, answer) for gold, all_ in UNITS.items() for answer in all_.split("|")])
+def test_a_word_that_is_a_unit_or_a_scale(gold: str, answer: str) -> None:
+    assert grade_math(gold, rf"So \boxed{{{answer}}}.").outcome == "right"
+
+
+@pytest.mark.parametrize(
+    ("gold", "text", "outcome"),
+    [
+        ("5", "The answer is 5 thousand.", "wrong"),
+        ("5000", "The answer is 5 thousand.", "right"),
+        ("24", "He has 2 dozen eggs.", "right"),
+        ("5", "It is 5 per cent.", "wrong"),
+        ("0.05", "It is 5 per cent.", "right"),
+    ],
+)
+def test_a_scale_in_a_sentence(gold: str, text: str, outcome: str) -> None:
+    assert grade_math(gold, text).outcome == outcome

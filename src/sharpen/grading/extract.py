@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sharpen.grading.numbers import exact
+from sharpen.grading.numbers import exact, is_magnitude
 from sharpen.grading.spelling import normal
 from sharpen.grading.units import read_unit
 
@@ -40,7 +40,7 @@ _NUMBER = re.compile(
     r"(?<![A-Za-z0-9.^_{\\])(?>(?:(?<![)\]}])-(?:\\?\$)?|\\?\$-?)?"
     r"(?:\\[dt]?frac\s*(?:\{\s*-?\d+\s*\}|\d)\s*(?:\{\s*\d+\s*\}|\d)|\d+[ ]\d+/\d+"
     r"|(?:\d{1,3}(?:(?:,|\{,\})\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
-    r"(?:\s*/\s*\d+)?(?:\s*(?:\\?%|(?:percent|percentage|pct)\b))?)(?!\})",
+    r"(?:\s*/\s*\d+)?(?:\s*(?:\\?%|(?:per\s?cents?|percentage|pct|per\s?mille?)\b))?)(?!\})",
     re.IGNORECASE,
 )
 _DIGIT = re.compile(r"\d")
@@ -50,7 +50,7 @@ _UNIT = re.compile(
 _CHINESE_UNIT = re.compile(r"\s{0,3}([\u4e00-\u9fff]{1,4})")
 _OR_BEFORE = re.compile(r"\d[^.!?\n]{0,25}(?:\bor\b|或)\s*$", re.IGNORECASE)
 _NOT_WORDS = re.compile(
-    r"\\text\s*\{[^{}]*\}|\\(?:begin|end)\s*\{[A-Za-z]*\*?\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|percent|percentage|pct)\b",
+    r"\\text\s*\{[^{}]*\}|\\(?:begin|end)\s*\{[A-Za-z]*\*?\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|per\s?cents?|percentage|pct)\b",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[A-Za-z]{2,}|[\u4e00-\u9fff]")
@@ -256,8 +256,15 @@ def _with_unit(found: re.Match[str]) -> str:
         names = [" ".join(pieces[:length]) for length in range(len(pieces), 0, -1)]
     else:
         return found[0]
-    name = next((name for name in names if (len(name) > 1 or not name.isascii()) and name != "in" and read_unit(name)), None)
+    name = next((name for name in names if _is_taken_along(name)), None)
     return found[0] if name is None else f"{found[0]} {name}"
+
+
+def _is_taken_along(name: str) -> bool:
+    first, _, rest = name.partition(" ")
+    if is_magnitude(first):
+        return not rest or _is_taken_along(rest)
+    return (len(name) > 1 or not name.isascii()) and name != "in" and read_unit(name) is not None
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

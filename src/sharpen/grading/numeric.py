@@ -120,11 +120,11 @@ def _equal(left: Node, right: Node, base: str) -> bool:
         if complex_ or not names or not (_imaginary(values[0]) or _imaginary(values[1])):
             judged = True
         else:
-            unreal.append((values, point))
+            unreal.append(((values[0], values[1]), point))
     if judged or not unreal:
         return judged
     # Real at none of the points, such as the root of y - 100: by the principal values.
-    return all(_same(left, right, *values, point, base, real=False) for values, point in unreal)
+    return all(_same(left, right, a, b, point, base, real=False) for (a, b), point in unreal)
 
 
 def _same(left: Node, right: Node, a: Any, b: Any, point: Point, base: str, *, real: bool) -> bool:
