@@ -144,3 +144,62 @@ def test_a_word_that_is_a_unit_or_a_scale(gold: str, answer: str) -> None:
 )
 def test_a_scale_in_a_sentence(gold: str, text: str, outcome: str) -> None:
     assert grade_math(gold, text).outcome == outcome
+
+
+DENIED = """\
+The answer is probably not 5.
+The answer is definitely not 5.
+The answer is anything but 5.
+The answer cannot be 5.
+<answer>not 5</answer>
+<answer>anything but 5</answer>
+#### not 5
+It is not 5
+It isn't $5$.
+I have no idea, 5 is wrong
+答案是不是5
+答案绝不是5
+答案不可能是5
+The answer is less than 5.
+The answer is more than 5
+The answer is at least 5
+The answer is at most $5$
+The answer is 5; or 6
+The answer is 5. Or 6.
+The answer is 5 but could be 6
+The answer is 5, maybe 6
+It is 6. Or 5.
+<answer>at least 5</answer>
+The answer is $5$ is wrong
+The answer is probably not $5$
+"""
+SAID = """\
+The answer is 5.
+The answer is not 4 but 5.
+The answer is probably not 4 but 5.
+It is not 4, it is 5.
+The number of students who do not play is 5.
+She does not eat 3 of 8, so 5 are left.
+There are 5 apples that are not red.
+The answer is 5, which is more than 4.
+The answer is 5; it cannot be 6.
+The answer is 5 (not 6).
+The answer is 5. Or, in words, five.
+The answer is 5 or 5.0
+不及格的有5人
+答案是5，不是6
+不是4，而是5
+分别是5
+So 5 students do not play.
+It isn't hard: 5
+"""
+
+
+@pytest.mark.parametrize("text", DENIED.splitlines())
+def test_a_value_that_is_denied_bounded_or_hedged_is_no_answer(text: str) -> None:
+    assert grade_math("5", text).outcome == "wrong"
+
+
+@pytest.mark.parametrize("text", SAID.splitlines())
+def test_a_denial_of_something_else_leaves_the_answer(text: str) -> None:
+    assert grade_math("5", text).outcome == "right"

@@ -1,7 +1,8 @@
 r"""Units of measure: what `cm^2`, `kilometers per hour`, `美元` or `平方米` measure, and by what factor two of them differ.
 
 A unit that is not known here (`apples`) says nothing: it is dropped; `may_be_unit` tells which words may be one. Two known ones are the
-same when they measure the same kind of thing; then values are converted (2 m is 200 cm), and otherwise they are different answers (10 inches is not 10 feet; nor is it $10).
+same when they measure the same kind of thing; then values are converted (2 m is 200 cm), and otherwise they are different answers
+(10 inches is not 10 feet; nor is it $10).
 """
 
 from __future__ import annotations
