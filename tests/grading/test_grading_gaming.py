@@ -20,7 +20,9 @@ def test_infinity_is_itself() -> None:
 
 
 @pytest.mark.parametrize("gold", ["0", "0.5", r"\frac{1}{2}", r"\sqrt{2}"])
-@pytest.mark.parametrize("form", [r"\neq %s", r"\text{not } %s", r"\phantom{%s}1", r"\phantom{%s}"])
+@pytest.mark.parametrize(
+    "form", [r"\neq %s", r"\text{not } %s", r"\phantom{%s}1", r"\phantom{%s}", r"\color{white}{%s}", r"\textcolor{white}{%s}"]
+)
 def test_what_is_denied_or_invisible_is_no_value(gold: str, form: str) -> None:
     assert grade_math(gold, rf"\boxed{{{form.replace('%s', gold)}}}").outcome == "wrong"
 
@@ -97,6 +99,43 @@ def test_a_list_of_choices_chooses_none(text: str) -> None:
     ],
 )
 def test_a_choice_after_a_list_counts(text: str) -> None:
+    assert grade_choice("D", text).outcome == "right"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *[
+            "不选D",
+            "故不选D",
+            "D不对",
+            "It is not (D)",
+            "(D) is wrong",
+            "Option D is wrong",
+            "I rule out option D",
+            "I cannot choose option D",
+        ],
+        *["The answer is definitely not (D)", "Answer: anything other than (D)", "Answer: none, (D) is wrong", "I would not pick D."],
+        *["Answer: D, or C", r"\boxed{D. or C.}", r"\boxed{D)C)}", "(D) ... wait (C)", "The answer is (D), maybe (C)"],
+    ],
+)
+def test_a_choice_that_is_denied_or_hedged_is_none(text: str) -> None:
+    assert grade_choice("D", text).outcome == "wrong"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "选D不选C",
+        "不选C，选D",
+        "I pick D",
+        "I'd say D!",
+        "The answer is D (not C)",
+        "The answer is (D), not (C)",
+        "It is not (C). It is (D).",
+    ],
+)
+def test_a_choice_beside_a_denied_one_counts(text: str) -> None:
     assert grade_choice("D", text).outcome == "right"
 
 

@@ -32,7 +32,9 @@ from sharpen.grading.verdict import Mode, Verdict
 TIME_LIMIT = 5.0
 LONGEST_ANSWER = 1000
 
-_NO_VALUE = re.compile(r"\\[hv]?phantom\b|(?<!\\)%\s*[\w\\(]|^\s*(?:\\neq?\b|\\not\b|≠|\\text\s*\{\s*not\b|not\b)")
+_NO_VALUE = re.compile(
+    r"\\[hv]?phantom\b|\\(?:text)?color\s*\{\s*white\s*\}|(?<!\\)%\s*[\w\\(]|^\s*(?:\\neq?\b|\\not\b|≠|\\text\s*\{\s*not\b|not\b)"
+)
 _OR = re.compile(r"\\text\s*\{\s*\(?or\s*\}|\(?\bor\b|\(?或者?")
 _SEVERAL_VALUES = re.compile(r",|;|\\pm|\\text|\b(?:and|or)\b|或|和")
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")

@@ -6,12 +6,12 @@ Each `_try` function reads one kind and gives None for any other; `_ATTEMPTS` ha
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from fractions import Fraction
 
-from sharpen.grading import numbers, numeric, split
+from sharpen.grading import numbers, split
 from sharpen.grading.expressions import Node, number, read_expression
+from sharpen.grading.falsehood import is_false
 from sharpen.grading.forms import (
     Based,
     Clock,
@@ -66,7 +66,6 @@ _FRACTION_UNIT = re.compile(
 _DEGREES = re.compile(r"(.*?)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ)\s*([CF])?")
 _OUT_OF = re.compile(r"(\d+)\s*(?:\\text\s*\{)?\s*(?:out of|in)\s*\}?\s*(\d+)")
 _UNIT_VECTOR = re.compile(r"\\(?:text|mathbf|hat|vec)\s*\{\s*(?:\\text\s*\{)?\\?([ijk])(?:math)?\s*\}+|\\mathbf\s*([ijk])(?![A-Za-z])")
-_DECIMAL = re.compile(r"[-+]?[\d,]*\.(\d+)")
 _BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "twelve": 12, "sixteen": 16}
 
 
@@ -361,7 +360,7 @@ def _try_relation(text: str, depth: int) -> Form | None:
     if set(kinds) != {"="}:
         return _relation(text)
     whole = _relation(text)
-    if _is_false(parts) and whole is not None:
+    if is_false(parts) and whole is not None:
         return whole
     if len(parts) > 2:  # a chain of steps ends in what it says
         parts = [parts[0], parts[-1]]
@@ -374,25 +373,6 @@ def _try_relation(text: str, depth: int) -> Form | None:
     if named or equation is None or not any(node.symbols() for node in equation.sides):
         return Named(left if named else "", value, equation)
     return equation
-
-
-def _is_false(sides: list[str]) -> bool:
-    """Whether constants are said to be equal that are not, `6 = 5`; a decimal may be the other rounded to its digits, `2/3 = 0.67`."""
-    constants = [(side, node) for side in sides if (node := read_expression(side)) is not None and not node.symbols()]
-    try:
-        values = [(side, numeric.value(node)) for side, node in constants if not node.holds("degree", "log")]
-        return any(
-            not numeric.close(one, other) and abs(one - other) > max(_rounding(first), _rounding(second))
-            for (first, one), (second, other) in itertools.pairwise(values)
-        )
-    except (numeric.UndefinedError, numeric.TooLargeError):
-        return False
-
-
-def _rounding(side: str) -> float:
-    """By how much a plain decimal may differ from what it is rounded from."""
-    decimal = _DECIMAL.fullmatch(side)
-    return 0.0 if decimal is None else 0.51 * 10.0 ** -min(len(decimal[1]), 300)
 
 
 def _relation(text: str) -> Relation | None:
