@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sharpen.grading import Verdict, gold_fault, grade_math, library
+from sharpen.grading import Verdict, gold_fault, grade_math, grade_numeric, library
 from sharpen.grading import math as room
 
 # gold | what is in the box | equal?
@@ -97,6 +97,22 @@ EQUAL = [
     ("120", r"120^\circ", True),
     (r"2\mathrm{e}", "2", False),
 ]
+
+
+@pytest.mark.parametrize("answer", ["6=5", "0=5", "3=5", "x=6=5", "x=5=6", "1000!=5"])
+def test_a_false_equation_is_wrong(answer: str) -> None:
+    assert grade_math("5", rf"\boxed{{{answer}}}").outcome == grade_numeric("5", rf"\boxed{{{answer}}}").outcome == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        *[("5", "2+3=5"), ("5", "x=2+3=5"), ("5", "5=5"), ("5", "10/2=5"), (r"50\%", r"0.5=50\%"), ("0", "0=0"), ("180", r"\pi=180^\circ")],
+        *[("0.67", "2/3=0.67"), ("3.14", r"\pi=3.14")],  # rounded to the digits that are written
+    ],
+)
+def test_a_true_equation_says_its_right_side(gold: str, answer: str) -> None:
+    assert grade_math(gold, rf"\boxed{{{answer}}}").outcome == "right"
 
 
 @pytest.mark.parametrize(("gold", "answer", "equal"), EQUAL)

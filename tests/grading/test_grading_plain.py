@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sharpen.errors import ProblemError
-from sharpen.grading import grade, grade_choice, grade_exact, grade_numeric, grade_regex, quick
+from sharpen.grading import GradingPool, Verdict, grade, grade_choice, grade_exact, grade_numeric, grade_regex, quick, registry
 from sharpen.grading.parameters import parameter_fault
 from sharpen.problems.files import FileSource
 from sharpen.problems.rows import Fields, to_problems
@@ -56,6 +56,11 @@ def test_exact(gold: str, text: str, options: dict[str, Any], outcome: str) -> N
         ("5", r"\boxed{\infty}", {"absolute": 10}, "wrong"),
         ("5", r"\boxed{9^{9^{9^9}}}", {"absolute": 10}, "wrong"),
         ("5", r"\boxed{1+i}", {"absolute": 10}, "wrong"),
+        *(("5", rf"\boxed{{{huge}}}", {}, "wrong") for huge in ("1e999", "10^{999}", "-1e400", "9" * 400, "2^{2000}", "1000!", "e^{2000}")),
+        ("5", r"\boxed{e^{10^9}}", {}, "wrong"),
+        ("1e999", r"\boxed{5}", {}, "wrong"),
+        ("1000!", r"\boxed{5}", {}, "wrong"),
+        ("1000!", r"\boxed{1000!}", {}, "right"),
         ("5", "", {}, "wrong"),
         ("five or six", r"\boxed{5}", {}, "unscorable"),
     ],
@@ -80,6 +85,7 @@ def test_numeric_says_by_how_much_an_answer_is_off() -> None:
         ("a", "", {}, "wrong"),
         ("", "a", {}, "unscorable"),
         ("(", "a", {}, "unscorable"),
+        ("(" * 3000 + ")" * 3000, "a", {}, "unscorable"),
     ],
 )
 def test_regex(gold: str, text: str, options: dict[str, Any], outcome: str) -> None:
@@ -97,6 +103,22 @@ def test_matching_and_computing_are_not_done_at_once_in_the_trainer() -> None:
     assert quick(problem("numeric", "2"), r"\boxed{\sqrt{4}}") is None
     assert quick(problem("numeric", "2"), r"\boxed{2.0}") is not None
     assert quick(problem("exact", "a"), r"\boxed{a}") is not None
+
+
+def test_what_fails_in_the_trainer_is_left_to_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(asked: Problem, text: str) -> Verdict:
+        raise OverflowError
+
+    monkeypatch.setitem(registry.GRADERS, "numeric", fails)
+    assert quick(problem("numeric", "2"), r"\boxed{2}") is None
+
+
+def test_no_pattern_is_compiled_in_the_trainer() -> None:
+    assert quick(problem("regex", "a{1000000000}"), r"\boxed{a}") is None
+    with GradingPool(workers=1) as pool:
+        huge, good = pool.grade_all([(problem("regex", "a{1000000000}"), r"\boxed{a}"), (problem("regex", "a"), r"\boxed{a}")])
+    assert (huge.outcome, good.outcome) == ("unscorable", "right")
+    assert "cannot be compiled" in huge.reason
 
 
 CHOICES = ["Paris", "London", r"$\frac{1}{2}$", "0.25", "Both Paris and London"]

@@ -6,19 +6,27 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from sharpen.grading.denials import HEDGE, is_refused
 from sharpen.grading.extract import after_thinking, clean, declared, in_boxes
 from sharpen.grading.math import LONGEST_ANSWER, compare
 from sharpen.grading.spelling import normal
 from sharpen.grading.verdict import Verdict
 
 _DRESS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
-_LETTER = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice)\s+)?\(?([A-Z])(?:\)|[.:](?!\w)|$|(?=\s*(?:because|since|,)))", re.ASCII)
+_LETTER = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice)\s+)?\(?([A-Z])(?:\)|[.:](?!\w)|$|(?=\s*(?:because|since|,|\(not\b)))", re.ASCII)
 _IN_PARENTHESES = re.compile(r"\(([A-Z])\)")
 _ALONE = re.compile(r"^[^\w\n]*([A-Z])(?:[.):][ \t].*|[^\w\n]*)$", re.MULTILINE)
 _CHOSEN = re.compile(r"(?:选择?|\b(?:[Oo]ption|[Cc]hoice)\b(?: is)?)\s*[:：]?\s*\(?([A-Z])(?![A-Za-z])")
 _ONE_LETTER = re.compile(r"\(?[A-Za-z]\)?\.?")
 _SMALL = re.compile(r"\(?([a-z])\)?\.?")
-_SEVERAL = re.compile(r"\(?\b[A-Z]\b\)?\s*(?:,|/|\bor\b|\band\b|或|和)\s*\(?\b[A-Z]\b", re.ASCII)
+_PICKED = re.compile(
+    r"\b(?:pick|choose|chose|select|say|(?:go|going) with)\s*:?\s*\(?([A-Z])(?=\)|[.,;:!?]|\s*$|\s+(?:because|since|not|over)\b)",
+    re.ASCII | re.MULTILINE,
+)
+_SEVERAL = re.compile(
+    r"\(?\b[A-Z]\b[).]*\s*(?:[,/;]\s*(?:or\b|and\b)?|\bor\b|\band\b|或|和|(?<=\))(?=\(?[A-Z]\)))\s*\(?\b[A-Z]\b", re.ASCII
+)
+_INSTEAD = re.compile(r"\b(?:wait|no|actually|rather|instead|sorry|correction)\b[^A-Z\n]{0,20}$", re.IGNORECASE)
 _DENIAL = re.compile(r"not\b|n['’]t\b|neither\b", re.IGNORECASE)
 _A_WORD = re.compile(r"(?!(?:and|or)\b)\w{2,}")
 
@@ -44,8 +52,13 @@ def grade_choice(gold: str, text: str, *, choices: Sequence[str] = ()) -> Verdic
     said = _undressed(stated)
     if _SEVERAL.match(said) or _DENIAL.match(said):
         return Verdict("wrong", f"no answer: several letters, or none, {said[:40]}", None)
-    found = list(_IN_PARENTHESES.finditer(said)) or list(_ALONE.finditer(said))
+    found = [one for one in list(_IN_PARENTHESES.finditer(said)) or list(_ALONE.finditer(said)) if not is_refused(said, *one.span(1))]
     head = _LETTER.match(said)
+    head = None if head is None or is_refused(said, *head.span(1)) else head
+    if head and (others := [one for one in found if one[1] != head[1]]):
+        if HEDGE.search(said, head.end(), others[0].start()):
+            return Verdict("wrong", f"no answer: several letters, {head[1]} or {others[0][1]}", None)
+        head = None if _INSTEAD.search(said, head.end(), others[-1].start()) else head
     if _is_a_list(said, found[:4] if head else found[-4:], 0 if head else -2):
         return Verdict("wrong", "no answer: the choices are listed and none is chosen", None)
     by_text = None if _ONE_LETTER.fullmatch(said) else _by_text(stated, choices)
@@ -59,9 +72,10 @@ def _letter(said: str, text: str, found: re.Match[str] | None) -> str | None:
     """The letter that is chosen: a small one alone, or the last one after 选 or "option", or else that which was found."""
     if small := _SMALL.fullmatch(said):
         return small[1].upper()
-    chosen = None if found is not None and found.start() == 0 else _CHOSEN.findall(normal(after_thinking(text) or ""))
-    if chosen:
-        return str(chosen[-1])
+    outside = "" if found is not None and found.start() == 0 else normal(after_thinking(text) or "")
+    chosen = list(_CHOSEN.finditer(outside)) or list(_PICKED.finditer(outside))
+    if affirmed := [one[1] for one in chosen if not is_refused(outside, *one.span(1))]:
+        return affirmed[-1]
     return None if found is None else found[1]
 
 

@@ -216,7 +216,8 @@ def _relations(gold: Form, answer: Form, mode: Mode) -> bool:
     if sets[0] is not None and sets[1] is not None:
         return equal_sets(sets[0], sets[1])
     if isinstance(gold, Value) and isinstance(answer, Relation) and answer.signs == ("=",) and gold.node.op == "number":
-        return gold.node.value != 0 and _names_a_value(answer.sides[0]) and values(gold, Value(answer.sides[1]), mode)
+        left = answer.sides[0]
+        return gold.node.value != 0 and bool(left.symbols()) and _names_a_value(left) and values(gold, Value(answer.sides[1]), mode)
     if isinstance(gold, Relation) and isinstance(answer, Relation) and len(gold.sides) == len(answer.sides) and gold.signs == answer.signs:
         return all(numeric.equal(ours, theirs) for ours, theirs in zip(gold.sides, answer.sides, strict=True))
     return False

@@ -9,6 +9,8 @@ in the last `<answer>…</answer>` where there is one, the answer is, in this or
 3. what follows the last `answer is`, `Answer:`, `答案是` or `答案：`, to the end of its sentence;
 4. all between the answer tags;
 5. the last number, or the formula in dollar signs that it stands in.
+
+In a sentence, a value that its clause denies or only bounds ("it is not 5", "at least 5", "5 is wrong") is no answer.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sharpen.grading.numbers import exact
+from sharpen.grading.denials import HEDGE, is_refused
+from sharpen.grading.numbers import exact, is_magnitude
 from sharpen.grading.spelling import normal
 from sharpen.grading.units import read_unit
 
@@ -40,7 +43,7 @@ _NUMBER = re.compile(
     r"(?<![A-Za-z0-9.^_{\\])(?>(?:(?<![)\]}])-(?:\\?\$)?|\\?\$-?)?"
     r"(?:\\[dt]?frac\s*(?:\{\s*-?\d+\s*\}|\d)\s*(?:\{\s*\d+\s*\}|\d)|\d+[ ]\d+/\d+"
     r"|(?:\d{1,3}(?:(?:,|\{,\})\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
-    r"(?:\s*/\s*\d+)?(?:\s*(?:\\?%|(?:percent|percentage|pct)\b))?)(?!\})",
+    r"(?:\s*/\s*\d+)?(?:\s*(?:\\?%|(?:per\s?cents?|percentage|pct|per\s?mille?)\b))?)(?!\})",
     re.IGNORECASE,
 )
 _DIGIT = re.compile(r"\d")
@@ -48,9 +51,10 @@ _UNIT = re.compile(
     r"\s{0,3}((?:(?:per|square|cubic) |/)?[A-Za-z]{1,12}(?:\^\{?[23]\}?)?(?:(?: per |/| )[A-Za-z]{1,12}(?:\^\{?[23]\}?)?){0,2})"
 )
 _CHINESE_UNIT = re.compile(r"\s{0,3}([\u4e00-\u9fff]{1,4})")
-_OR_BEFORE = re.compile(r"\d[^.!?\n]{0,25}(?:\bor\b|或)\s*$", re.IGNORECASE)
+_LONGEST_STATEMENT = 1000
+_OR_BEFORE = re.compile(r"\d[^.!?\n]{0,25}[.;]?\s*(?:\b(?:or|maybe|perhaps|possibly)\b|或)\s*$", re.IGNORECASE)
 _NOT_WORDS = re.compile(
-    r"\\text\s*\{[^{}]*\}|\\(?:begin|end)\s*\{[A-Za-z]*\*?\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|percent|percentage|pct)\b",
+    r"\\text\s*\{[^{}]*\}|\\(?:begin|end)\s*\{[A-Za-z]*\*?\}|\\[A-Za-z]+|\b(?:and|or|pi|sqrt|sin|cos|tan|log|ln|exp|mod|per\s?cents?|percentage|pct)\b",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[A-Za-z]{2,}|[\u4e00-\u9fff]")
@@ -65,6 +69,9 @@ class Extraction(NamedTuple):
 
     answer: str | None
     how: str
+
+
+_DENIED_VALUE = Extraction(None, "no answer: only what the answer is not")
 
 
 def extract_answer(text: str) -> str | None:
@@ -192,9 +199,12 @@ def _marked(text: str) -> Extraction | None:
         denial = _DENIAL.match(rest)
         denied |= denial is not None
         affirmed = (denial["instead"] or "").strip() if denial else rest
-        if affirmed and (answer := _stated(affirmed)):
-            return Extraction(answer, "after 'answer'")
-    return Extraction(None, "no answer: only what the answer is not") if denied else None
+        answer = _stated(affirmed) if affirmed else ""
+        denied |= answer is None
+        if answer:
+            hedged = _hedged(affirmed)
+            return Extraction(None, f"no answer: several different ones, {hedged}") if hedged else Extraction(answer, "after 'answer'")
+    return _DENIED_VALUE if denied else None
 
 
 def _phrases(text: str) -> Iterator[str]:
@@ -211,19 +221,32 @@ def _phrases(text: str) -> Iterator[str]:
             yield text[start:] if end < 0 else text[start:end]
 
 
-def _stated(rest: str) -> str:
-    """The value at the head of a sentence: its formula, its number, or else the whole clause."""
+def _stated(rest: str) -> str | None:
+    """The value at the head of a sentence: its formula, its number, or else the whole clause; None when the value is denied."""
     formula = _FORMULA.match(rest)
     tail = _CLAUSE_END.split(rest[formula.end() :], maxsplit=1)[0] if formula else ""
     if formula and not _NUMBER.search(tail) and "$" not in tail:
-        return clean(next(part for part in formula.groups() if part))
+        return None if is_refused(rest, *formula.span()) else clean(next(part for part in formula.groups() if part))
     clause = clean(_CLAUSE_END.split(rest, maxsplit=1)[0])
     if not is_prose(clause):
         return _DELIMITER.sub("", clause)
-    numbers = [_with_unit(number) for number in _NUMBER.finditer(clause)]
+    found = list(_NUMBER.finditer(clause))
+    numbers = [_with_unit(number) for number in found if not is_refused(clause, *number.span())]
+    if found and not numbers:
+        return None
     if not numbers or re.search(r"\b(?:and|or)\b|[和或]", clause):
         return numbers[0] if len(set(numbers)) == 1 else clause
     return numbers[-1 if "=" in clause else 0]
+
+
+def _hedged(stated: str) -> str | None:
+    """Two different numbers of which a sentence leaves open which is meant; None when it does not."""
+    for hedge in HEDGE.finditer(stated[:_LONGEST_STATEMENT]):
+        first = _last(_NUMBER, stated[: hedge.start()])
+        second = _NUMBER.search(stated, hedge.end(), hedge.end() + 40)
+        if first and second and not re.search(r"[.;\n]", stated[hedge.end() : second.start()]) and exact(first[0]) != exact(second[0]):
+            return f"{first[0]} or {second[0]}"
+    return None
 
 
 def formulas(text: str) -> list[str]:
@@ -237,12 +260,14 @@ def _last_value(text: str) -> Extraction:
     if digit and found and found.start() < digit.start() < found.end():
         formula = next(part for part in found.groups() if part)
         if not is_prose(formula) and (value := clean(formula.rpartition("=")[2])):
-            return Extraction(value, "the last formula")
+            return _DENIED_VALUE if is_refused(text, *found.span()) else Extraction(value, "the last formula")
     number = _last(_NUMBER, text)
     if number is None:
         return Extraction(None, "no answer found")
     if _OR_BEFORE.search(text, max(0, number.start() - 40), number.start()):
         return Extraction(None, f"no answer: several numbers, the last of them {number[0]}")
+    if is_refused(text, *number.span()):
+        return _DENIED_VALUE
     return Extraction(clean(_with_unit(number)), "the last number")
 
 
@@ -256,8 +281,15 @@ def _with_unit(found: re.Match[str]) -> str:
         names = [" ".join(pieces[:length]) for length in range(len(pieces), 0, -1)]
     else:
         return found[0]
-    name = next((name for name in names if (len(name) > 1 or not name.isascii()) and name != "in" and read_unit(name)), None)
+    name = next((name for name in names if _is_taken_along(name)), None)
     return found[0] if name is None else f"{found[0]} {name}"
+
+
+def _is_taken_along(name: str) -> bool:
+    first, _, rest = name.partition(" ")
+    if is_magnitude(first):
+        return not rest or _is_taken_along(rest)
+    return (len(name) > 1 or not name.isascii()) and name != "in" and read_unit(name) is not None
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

@@ -26,14 +26,18 @@ from sharpen.grading.numeric import TooLargeError
 from sharpen.grading.reading import read, read_words
 from sharpen.grading.spelling import normal, spell
 from sharpen.grading.timing import TimeUpError, time_limit
+from sharpen.grading.units import may_be_unit
 from sharpen.grading.verdict import Mode, Verdict
 
 TIME_LIMIT = 5.0
 LONGEST_ANSWER = 1000
 
-_NO_VALUE = re.compile(r"\\[hv]?phantom\b|(?<!\\)%\s*[\w\\(]|^\s*(?:\\neq?\b|\\not\b|≠|\\text\s*\{\s*not\b|not\b)")
+_NO_VALUE = re.compile(
+    r"\\[hv]?phantom\b|\\(?:text)?color\s*\{\s*white\s*\}|(?<!\\)%\s*[\w\\(]|^\s*(?:\\neq?\b|\\not\b|≠|\\text\s*\{\s*not\b|not\b)"
+)
 _OR = re.compile(r"\\text\s*\{\s*\(?or\s*\}|\(?\bor\b|\(?或者?")
 _SEVERAL_VALUES = re.compile(r",|;|\\pm|\\text|\b(?:and|or)\b|或|和")
+_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 _LETTERS = re.compile(r"(?:\\text\s*\{\s*)?\(?([A-Za-z]{1,30})\)?\.?\s*\}?")
 
 
@@ -144,9 +148,11 @@ def _compare_forms(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
     except TooLargeError:
         return False, "a number that is too large to compute"
     except UndecidedError:
-        if is_prose(spell(answer)):  # math-verify would take a formula out of it
+        spelled = spell(answer)
+        words = [text.strip() for text in _TEXT.findall(spelled) if text.strip() not in gold]
+        if is_prose(spelled) or not all(may_be_unit(text) for text in words):  # math-verify would take a formula out of it
             return False, "the answer cannot be parsed"
-        parsed = library.parse(spell(answer))
+        parsed = library.parse(spelled)
         if parsed is None:
             return False, "the answer cannot be parsed"
         same = library.equal(library.parse(spell(gold)), parsed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from fractions import Fraction
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from sharpen.grading.numerals import number_in_words
 from sharpen.grading.spelling import DOLLAR, normal
-from sharpen.grading.units import CURRENCY_SIGNS, DEGREE, TABLE, Unit, read_unit
+from sharpen.grading.units import CURRENCY_SIGNS, DEGREE, TABLE, Unit, may_be_unit, read_unit
 
 LONGEST_NUMBER = 200
 """Characters. A longer text is no plain number, and is not looked at."""
@@ -20,16 +21,25 @@ _UNIT = re.compile(r"\s*(\\(?:text|textrm|mbox|mathrm|rm)\s*\{[^{}\d%]*\}(?:\^\{
 _DEGREES = re.compile(r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|°)\s*([CF]?)\s*$")
 _WORDS = re.compile(r"(?<=[\d}])\s+([A-Za-z]{2,}(?:\^\{?[23]\}?)?(?:[ /.-]+[A-Za-z]+(?:\^\{?[23]\}?)?)*)\s*$")
 _CHINESE = re.compile(r"(?<=[\d}])\s*([\u4e00-\u9fff]{1,8})\s*$")
-_NO_CHINESE_UNIT = re.compile("[和或又至到比与及是分之]")
-_PERCENT = re.compile(r"\s*(?:\\?%|\\?\s*(?:\\text\s*\{\s*)?(?:percent|percentage|pct)(?:\s*\})?)\s*$", re.IGNORECASE)
-_NO_UNIT = re.compile(
-    r"\b(?:and|or|to|by|of|out|plus|minus|times|over|mod|half|third|quarter|squared|cubed|factorial|percent|percentage|pct"
-    r"|e|i|pi|sqrt|sin|cos|tan|cot|sec|csc|log|ln|exp|infinity)\b",
+_NO_CHINESE_UNIT = re.compile("[和或又至到比与及是分之不非错没未否无负半]")
+_PERCENT = re.compile(
+    r"\s*\\?\s*(?:\\?(?:text|textrm|mbox|mathrm|rm)\s*\{\s*)?(?:(?P<mille>per\s?mille?|‰)|\\?%|per\s?cents?|percentages?|pct)(?:\s*\})?\s*$",
     re.IGNORECASE,
 )
 _TIME_OF_DAY = re.compile(r"[ap]\.?m\.?", re.IGNORECASE)
-_SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_CHINESE_SCALES = {"百万": 10**6, "千万": 10**7, "万": 10**4, "亿": 10**8}
+_MAGNITUDES = {"dozen": 12, "ten": 10, "hundred": 100, "thousand": 10**3, "lakh": 10**5, "million": 10**6, "crore": 10**7}
+_MAGNITUDES |= {"billion": 10**9, "trillion": 10**12}
+_ORDINALS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}
+_ORDINALS |= {f"{name}th": size for name, size in _MAGNITUDES.items() if name not in ("dozen", "ten", "lakh", "crore")}
+_SCALES = (
+    {name: Fraction(size) for name, size in _MAGNITUDES.items()}
+    | {f"{name}s": Fraction(size) for name, size in _MAGNITUDES.items()}
+    | {name: Fraction(1, size) for name, size in _ORDINALS.items()}
+    | {f"{name}s": Fraction(1, size) for name, size in _ORDINALS.items()}
+    | {"halves": Fraction(1, 2)}
+)
+_CHINESE_SCALES = {"百万": 10**6, "千万": 10**7, "万": 10**4, "亿": 10**8, "千": 1000, "百": 100}
+_BESIDE_ZERO = re.compile(r"\s*\b(below|above) zero\b", re.IGNORECASE)
 _CURRENCY = re.compile(rf"([-+]?)\s*([${DOLLAR}€£¥₹]|(?:USD|EUR|GBP|RMB)\b)\s*(?=[-+]?[\d.\\])")
 _CURRENCIES = CURRENCY_SIGNS | {DOLLAR: TABLE["$"], "GBP": TABLE["£"], "RMB": TABLE["¥"], "USD": TABLE["$"], "EUR": TABLE["€"]}
 
@@ -80,7 +90,7 @@ def quantity(text: str) -> Quantity | None:
     if degrees := _DEGREES.search(text):
         text, unit = text[: degrees.start()], {"C": TABLE["celsius"], "F": TABLE["fahrenheit"]}.get(degrees[1], DEGREE)
     elif percent := _PERCENT.search(text):
-        text, factor = text[: percent.start()], Fraction(1, 100)
+        text, factor = text[: percent.start()], Fraction(1, 1000 if percent["mille"] else 100)
     else:
         text, factor, named = _without_unit(text)
         unit = named or unit
@@ -101,15 +111,24 @@ def _without_unit(text: str) -> tuple[str, Fraction, Unit | None]:
     name = re.sub(r"\\[a-z]+\s*\{([^{}]*)\}", r"\1", found[1]).strip()
     if name and not name.isascii():
         return (text, Fraction(1), None) if _NO_CHINESE_UNIT.search(name) else (text[: found.start()], *_chinese_unit(name))
-    words = [word for word in name.split() if word not in ("squared", "cubed")]
-    if not words or _NO_UNIT.search(" ".join(words)) or _TIME_OF_DAY.fullmatch(name) or number_in_words(name) is not None:
+    beside = _BESIDE_ZERO.search(name)
+    factor = Fraction(-1 if beside and beside[1].lower() == "below" else 1)
+    name = _BESIDE_ZERO.sub("", name)
+    words = name.split()
+    scales = list(itertools.takewhile(lambda word: word.lower() in _SCALES, words))
+    rest = " ".join(words[len(scales) :])
+    if (rest and not may_be_unit(rest)) or _TIME_OF_DAY.fullmatch(rest) or not (words or beside) or number_in_words(name) is not None:
         return text, Fraction(1), None
-    scale = Fraction(math.prod(_SCALES.get(word.lower(), 1) for word in words))
-    return text[: found.start()], scale, read_unit(" ".join(word for word in name.split() if word.lower() not in _SCALES))
+    return text[: found.start()], factor * math.prod(_SCALES[word.lower()] for word in scales), read_unit(rest)
+
+
+def is_magnitude(word: str) -> bool:
+    """Whether a word after a number multiplies it: `5 thousand`, `2 dozen`."""
+    return word.lower().removesuffix("s") in _MAGNITUDES
 
 
 def _chinese_unit(name: str) -> tuple[Fraction, Unit | None]:
-    for word, scale in _CHINESE_SCALES.items():
+    for word, scale in () if read_unit(name) else _CHINESE_SCALES.items():
         if name.startswith(word):
             return Fraction(scale), read_unit(name.removeprefix(word))
     return Fraction(1), read_unit(name)

@@ -17,6 +17,8 @@ from sharpen.grading.verdict import Verdict
 
 PATTERN_SECONDS = 1.0
 
+_LARGEST_EXPONENT = 10_000  # a fraction holds all its digits
+
 
 def grade_exact(gold: str, text: str, *, ignore_case: bool = False) -> Verdict:
     """Judge what a completion declares as its answer by its text alone; spaces, emphasis and full stops around it do not count.
@@ -60,7 +62,14 @@ def grade_numeric(gold: str, text: str, *, absolute: float = 0.0, relative: floa
     gap = abs(ours - theirs)
     if gap <= allowed:
         return Verdict("right", f"{how}: within the tolerance" if gap else f"{how}: the same number", answer)
-    return Verdict("wrong", f"{how}: off by {float(gap):.6g}, more than {float(allowed):.6g}", answer)
+    return Verdict("wrong", f"{how}: off by {_size(gap)}, more than {_size(allowed)}", answer)
+
+
+def _size(number: Fraction) -> str:
+    try:
+        return f"{float(number):.6g}"
+    except OverflowError:
+        return "more than 1e308"
 
 
 def number_of(text: str) -> Fraction | None:
@@ -87,7 +96,10 @@ def _value_of(text: str) -> Fraction | None:
         return form.node.value
     try:
         value = numeric.value(form.node)
-        return Fraction(numeric.context(numeric.DIGITS).nstr(value, 45)) if getattr(value, "imag", 0) == 0 else None
+        if getattr(value, "imag", 0) != 0:
+            return None
+        digits = numeric.context(numeric.DIGITS).nstr(value, 45)
+        return Fraction(digits) if abs(int(digits.partition("e")[2] or 0)) <= _LARGEST_EXPONENT else None
     except (numeric.UndefinedError, numeric.TooLargeError, ValueError):
         return None
 
@@ -106,9 +118,11 @@ def grade_regex(gold: str, text: str, *, ignore_case: bool = False, whole_text: 
     if not gold:
         return Verdict("unscorable", "the pattern is empty", None)
     try:
-        pattern = regex.compile(gold, regex.IGNORECASE if ignore_case else 0)
-    except regex.error as error:
-        return Verdict("unscorable", f"the pattern '{gold}' cannot be compiled: {error}", None)
+        with time_limit(PATTERN_SECONDS):  # a short pattern can ask for any amount of memory, so it is left to a worker
+            pattern = regex.compile(gold, regex.IGNORECASE if ignore_case else 0)
+    except (TimeUpError, Exception) as error:
+        why = f"it takes longer than {error.seconds:g} s" if isinstance(error, TimeUpError) else f"{type(error).__name__}: {error}"
+        return Verdict("unscorable", f"the pattern '{gold[:100]}' cannot be compiled: {why}", None)
     said = (after_thinking(text) or "") if whole_text else clean(declared(text))
     if not said:
         return Verdict("wrong", "no answer found", None)

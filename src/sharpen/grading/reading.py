@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from sharpen.grading import numbers, split
 from sharpen.grading.expressions import Node, number, read_expression
+from sharpen.grading.falsehood import is_false
 from sharpen.grading.forms import (
     Based,
     Clock,
@@ -29,7 +30,7 @@ from sharpen.grading.forms import (
 from sharpen.grading.numerals import number_in_words
 from sharpen.grading.sets import read_set
 from sharpen.grading.spelling import spell
-from sharpen.grading.units import DEGREE, TABLE, Unit, read_unit
+from sharpen.grading.units import DEGREE, TABLE, Unit, may_be_unit, read_unit
 
 _DRESS = re.compile(r"\\(?:text|mathbf|emph|underline|mathcal)\s*\{([^{}]*)\}")
 _WHOLE_DRESS = re.compile(r"\\(?:text|mathbf|emph|underline|overline)\s*\{([^{}]*)\}\.?")
@@ -181,13 +182,19 @@ def _try_expression(text: str, depth: int) -> Form | None:
     if (node := read_expression(text)) is not None:
         return Value(node)
     for pattern in (_FRACTION_UNIT, _UNIT_AFTER):
-        if (after := pattern.fullmatch(text)) and not re.search(r"\b(?:and|or|to|by|out)\b", after[2]):
-            node = read_expression(after[1])
-            if node is not None:
+        if after := pattern.fullmatch(text):
+            node, words = read_expression(after[1]), _DRESS.sub(r" \1 ", after[2]).replace(r"\frac", " ")
+            if node is not None and (may_be_unit(words) or _says_again(words, node)):
                 return Value(node, _radians(read_unit(after[2]), after[2]))
     if (share := _OUT_OF.fullmatch(text)) and int(share[2]):
         return Value(number(Fraction(int(share[1]), int(share[2]))))
     return None
+
+
+def _says_again(words: str, node: Node) -> bool:
+    r"""Whether words after a number are the number itself, `10 \text{ (ten)}`."""
+    value = number_in_words(words.strip(" ().").lower())
+    return value is not None and node == number(value)
 
 
 def _radians(unit: Unit | None, text: str) -> Unit | None:
@@ -352,6 +359,9 @@ def _try_relation(text: str, depth: int) -> Form | None:
         return None
     if set(kinds) != {"="}:
         return _relation(text)
+    whole = _relation(text)
+    if is_false(parts) and whole is not None:
+        return whole
     if len(parts) > 2:  # a chain of steps ends in what it says
         parts = [parts[0], parts[-1]]
     left, right = parts

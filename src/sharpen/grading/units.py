@@ -1,7 +1,8 @@
 r"""Units of measure: what `cm^2`, `kilometers per hour`, `美元` or `平方米` measure, and by what factor two of them differ.
 
-A unit that is not known here (`apples`) says nothing: it is dropped. Two known ones are the same when they measure the same kind of thing;
-then values are converted (2 m is 200 cm), and otherwise they are different answers (10 inches is not 10 feet; nor is it $10).
+A unit that is not known here (`apples`) says nothing: it is dropped; `may_be_unit` tells which words may be one. Two known ones are the
+same when they measure the same kind of thing; then values are converted (2 m is 200 cm), and otherwise they are different answers
+(10 inches is not 10 feet; nor is it $10).
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import functools
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+
+from sharpen.grading.numerals import number_in_words
 
 _F = Fraction
 
@@ -120,6 +123,49 @@ _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _AFTER = {"squared": 2, "cubed": 3}
 _DRESS = re.compile(r"\\text\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_SYMBOLS_OF_OTHERS = "N J W V A K F Hz kHz MHz GHz Pa kPa eV keV MeV kW MW kWh Wh mV kV mA mol sr lm lx Bq dB KB MB GB TB"
+_SYMBOLS = frozenset(_SYMBOLS_OF_OTHERS.split())
+_PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z'’]*[.,]?|[$€£¥₹¢]|[\u4e00-\u9fff]+")
+_BETWEEN = re.compile(r"[\s/·*.^{}()\d-]+|\\cdot")
+_OPERATIONS = (
+    "plus minus times over mod modulo add adds added subtract subtracted divide divided multiply multiplied multiplies sum squared "
+    "cubed doubled tripled quadrupled halved double triple half third quarter root roots square cube power factorial choose "
+    "negative positive e i pi sqrt cbrt sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan log ln lg exp cis abs floor "
+    "ceil max min gcd lcm infinity inf alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron rho sigma "
+    "tau upsilon phi chi psi omega percent percentage percents percentages pct permille mille "
+)
+_JOINTS = (
+    "and or but nor if then than so because to by of out from with without except at least most about below above under between "
+    "beyond not no never none neither cannot is isn isn't are aren't was wasn't were be been being can can't could may might must "
+    "should would will won't do does doesn't don't did didn't has have had equals equal exceeds maybe perhaps probably possibly "
+    "likely unlikely unsure actually rather instead wait it this that "
+)
+_JUDGEMENTS = "wrong false incorrect untrue invalid impossible mistaken mistake error rejected excluded ruled denied refuted"
+_NOT_NOUNS = frozenset(f"{_OPERATIONS} {_JOINTS} {_JUDGEMENTS}".split())
+_TWO_LETTERS = frozenset({"an", "us", "pm", "am", "tv", "pc", "ph", "hp"})
+
+
+def may_be_unit(text: str) -> bool:
+    """Whether the words after a number may be its unit: a known one, or plain nouns.
+
+    No unit are operations, functions and letters of mathematics (`2 pi`, `2 xy`, `2 doubled`), and the words of a sentence or a judgement
+    (`5 is wrong`, `5 at least`).
+    """
+    if not text.strip() or read_unit(text) is not None:
+        return True
+    words = [word for word in _BETWEEN.split(text) if word]
+    return bool(words) and all((word.lower() in _POWERS and len(words) > 1) or _may_be_unit(word.rstrip(".,")) for word in words)
+
+
+def _may_be_unit(word: str) -> bool:
+    lower = word.lower().replace("’", "'")
+    if word in _SYMBOLS or _lookup(word) is not None or not word.isascii():
+        return True
+    if lower in _NOT_NOUNS or _PLAIN_WORD.fullmatch(word) is None or number_in_words(lower) is not None:
+        return False
+    if len(word) < 3:
+        return lower in _TWO_LETTERS or lower in ("a", "u")
+    return len(word) > 3 or (re.search("[aeiou]", lower) is not None and not set(lower) <= set("abcxyz"))
 
 
 @functools.lru_cache(maxsize=4096)
