@@ -145,11 +145,11 @@ NO_UNITS = {
     r"|5 negative|5 \text{ negative}|5\text{ at least}|5\text{x}|5不对",
     "3": "3 fifths|3 quarters",
     "2": r"2 \text{ dozens}|2 \text{ dozen eggs}|2 billionths|2 tens|2 theta|2 alpha|2 xy|2\text{ pi}|2\mathrm{pi}|2\text{ theta}"
-    r"|2\text{ sqrt 3}|2 root three|2 add three|2 doubled",
+    r"|2\text{ quarters of an hour}|2\text{ sqrt 3}|2 root three|2 add three|2 doubled",
 }
 UNITS = {
     "5": r"5 apples|5 men|5 red apples|5\text{ apples}|5\text{ N}|5 Hz|5 km|5\text{ square units}|5\text{ units}^2|5\text{ a day}"
-    r"|5 boxes per day|5 above zero|5\text{ m/s}|5 \text{ (five)}|5人|5千米",
+    r"|5\text{ cups of flour}|5 boxes per day|5 above zero|5\text{ m/s}|5 \text{ (five)}|5人|5千米",
     "24": r"2 \text{ dozens}|2\text{ dozen}|2 dozen eggs",
     "200": "2 hundreds|2百",
     "5000": "5 thousands|5千",

@@ -20,7 +20,7 @@ _CHOSEN = re.compile(r"(?:选择?|\b(?:[Oo]ption|[Cc]hoice)\b(?: is)?)\s*[:：]?
 _ONE_LETTER = re.compile(r"\(?[A-Za-z]\)?\.?")
 _SMALL = re.compile(r"\(?([a-z])\)?\.?")
 _PICKED = re.compile(
-    r"\b(?:pick|choose|chose|select|say|(?:go|going) with)\s*:?\s*\(?([A-Z])(?=\)|[.,;:!?]|\s*$|\s+(?:because|since|not|over)\b)",
+    r"\b(?:pick|choose|chose|select|say|(?:go|going) with)(?: is)?[ :]{1,3}\(?([A-Z])(?=\)|[.,;:!?]|$|[ ](?:because|since|not|over)\b)",
     re.ASCII | re.MULTILINE,
 )
 _SEVERAL = re.compile(
@@ -52,13 +52,14 @@ def grade_choice(gold: str, text: str, *, choices: Sequence[str] = ()) -> Verdic
     said = _undressed(stated)
     if _SEVERAL.match(said) or _DENIAL.match(said):
         return Verdict("wrong", f"no answer: several letters, or none, {said[:40]}", None)
-    found = [one for one in list(_IN_PARENTHESES.finditer(said)) or list(_ALONE.finditer(said)) if not is_refused(said, *one.span(1))]
+    found = _ends(list(_IN_PARENTHESES.finditer(said)) or list(_ALONE.finditer(said)))
+    found = [one for one in found if not is_refused(said, *one.span(1))]
     head = _LETTER.match(said)
     head = None if head is None or is_refused(said, *head.span(1)) else head
     if head and (others := [one for one in found if one[1] != head[1]]):
-        if HEDGE.search(said, head.end(), others[0].start()):
+        if HEDGE.search(said, head.end(), min(others[0].start(), head.end() + 200)):
             return Verdict("wrong", f"no answer: several letters, {head[1]} or {others[0][1]}", None)
-        head = None if _INSTEAD.search(said, head.end(), others[-1].start()) else head
+        head = None if _INSTEAD.search(said, max(head.end(), others[-1].start() - 40), others[-1].start()) else head
     if _is_a_list(said, found[:4] if head else found[-4:], 0 if head else -2):
         return Verdict("wrong", "no answer: the choices are listed and none is chosen", None)
     by_text = None if _ONE_LETTER.fullmatch(said) else _by_text(stated, choices)
@@ -74,9 +75,14 @@ def _letter(said: str, text: str, found: re.Match[str] | None) -> str | None:
         return small[1].upper()
     outside = "" if found is not None and found.start() == 0 else normal(after_thinking(text) or "")
     chosen = list(_CHOSEN.finditer(outside)) or list(_PICKED.finditer(outside))
-    if affirmed := [one[1] for one in chosen if not is_refused(outside, *one.span(1))]:
+    if affirmed := [one[1] for one in _ends(chosen) if not is_refused(outside, *one.span(1))]:
         return affirmed[-1]
     return None if found is None else found[1]
+
+
+def _ends(found: list[re.Match[str]]) -> list[re.Match[str]]:
+    """The first and the last of many matches: nothing between them decides, and each costs time."""
+    return found if len(found) <= 40 else found[:20] + found[-20:]
 
 
 def _is_a_list(said: str, found: Sequence[re.Match[str]], pair: int) -> bool:

@@ -32,7 +32,7 @@ _JUDGED = re.compile(
     re.IGNORECASE,
 )
 HEDGE = re.compile(
-    r"[;.]\s*(?:or|maybe|perhaps|possibly)\b|,?\s*\b(?:maybe|perhaps|possibly)\b|[;；。]\s*或|也许|或许"
+    r"[;.]\s{0,3}or\b|\b(?:maybe|perhaps|possibly)\b|[;；。]\s{0,3}或|也许|或许"
     r"|\b(?:but|though|although)\b[^.;\n]{0,20}?\b(?:could|might|may|maybe|perhaps|possibly)\b",
     re.IGNORECASE,
 )

@@ -21,18 +21,17 @@ from sharpen.grading.equality import UndecidedError, equal, near
 from sharpen.grading.extract import clean, extract, is_prose
 from sharpen.grading.finished import is_calculation, undone
 from sharpen.grading.forms import Foreign, Form, Named, Parts, Value, Words
-from sharpen.grading.numbers import quantity
+from sharpen.grading.numbers import is_only_unit, quantity
 from sharpen.grading.numeric import TooLargeError
 from sharpen.grading.reading import read, read_words
 from sharpen.grading.spelling import normal, spell
 from sharpen.grading.timing import TimeUpError, time_limit
-from sharpen.grading.units import may_be_unit
 from sharpen.grading.verdict import Mode, Verdict
 
 TIME_LIMIT = 5.0
 LONGEST_ANSWER = 1000
 
-_NO_VALUE = re.compile(
+NO_VALUE = re.compile(
     r"\\[hv]?phantom\b|\\(?:text)?color\s*\{\s*white\s*\}|(?<!\\)%\s*[\w\\(]|^\s*(?:\\neq?\b|\\not\b|≠|\\text\s*\{\s*not\b|not\b)"
 )
 _OR = re.compile(r"\\text\s*\{\s*\(?or\s*\}|\(?\bor\b|\(?或者?")
@@ -56,7 +55,7 @@ def grade_math(gold: str, text: str, *, mode: Mode = "strict") -> Verdict:
         return Verdict("wrong", how, None)
     if len(answer) > LONGEST_ANSWER:
         return Verdict("wrong", f"the answer has {len(answer)} characters, more than {LONGEST_ANSWER}", answer)
-    if (trick := _NO_VALUE.search(answer)) and not _NO_VALUE.search(gold):
+    if (trick := NO_VALUE.search(answer)) and not NO_VALUE.search(gold):
         return Verdict("wrong", f"{how}: no value: {trick[0].strip()}", answer)
     if _OR.search(answer) and not _SEVERAL_VALUES.search(gold):
         values = [part.strip("() ") for part in _OR.split(answer)]
@@ -150,7 +149,7 @@ def _compare_forms(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
     except UndecidedError:
         spelled = spell(answer)
         words = [text.strip() for text in _TEXT.findall(spelled) if text.strip() not in gold]
-        if is_prose(spelled) or not all(may_be_unit(text) for text in words):  # math-verify would take a formula out of it
+        if is_prose(spelled) or not all(is_only_unit(text) for text in words):  # math-verify would take a formula out of it
             return False, "the answer cannot be parsed"
         parsed = library.parse(spelled)
         if parsed is None:

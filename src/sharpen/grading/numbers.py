@@ -122,6 +122,11 @@ def _without_unit(text: str) -> tuple[str, Fraction, Unit | None]:
     return text[: found.start()], factor * math.prod(_SCALES[word.lower()] for word in scales), read_unit(rest)
 
 
+def is_only_unit(words: str) -> bool:
+    """Whether the words after a value may be its unit, and change nothing about it: no `thousand`, no `tenths`."""
+    return may_be_unit(words) and not any(word.lower() in _SCALES for word in words.split())
+
+
 def is_magnitude(word: str) -> bool:
     """Whether a word after a number multiplies it: `5 thousand`, `2 dozen`."""
     return word.lower().removesuffix("s") in _MAGNITUDES

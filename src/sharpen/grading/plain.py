@@ -8,7 +8,7 @@ from typing import Any
 from sharpen.grading import numeric
 from sharpen.grading.extract import after_thinking, clean, declared, extract
 from sharpen.grading.forms import Named, Value
-from sharpen.grading.math import LONGEST_ANSWER, TIME_LIMIT
+from sharpen.grading.math import LONGEST_ANSWER, NO_VALUE, TIME_LIMIT
 from sharpen.grading.numbers import exact
 from sharpen.grading.reading import read
 from sharpen.grading.spelling import normal
@@ -52,6 +52,8 @@ def grade_numeric(gold: str, text: str, *, absolute: float = 0.0, relative: floa
     answer, how = extract(text)
     if answer is None:
         return Verdict("wrong", how, None)
+    if (trick := NO_VALUE.search(answer)) and not NO_VALUE.search(gold):
+        return Verdict("wrong", f"{how}: no value: {trick[0].strip()}", answer)
     try:
         theirs = number_of(answer)
     except TimeUpError as late:

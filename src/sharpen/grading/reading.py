@@ -30,7 +30,7 @@ from sharpen.grading.forms import (
 from sharpen.grading.numerals import number_in_words
 from sharpen.grading.sets import read_set
 from sharpen.grading.spelling import spell
-from sharpen.grading.units import DEGREE, TABLE, Unit, may_be_unit, read_unit
+from sharpen.grading.units import DEGREE, TABLE, Unit, read_unit
 
 _DRESS = re.compile(r"\\(?:text|mathbf|emph|underline|mathcal)\s*\{([^{}]*)\}")
 _WHOLE_DRESS = re.compile(r"\\(?:text|mathbf|emph|underline|overline)\s*\{([^{}]*)\}\.?")
@@ -184,7 +184,7 @@ def _try_expression(text: str, depth: int) -> Form | None:
     for pattern in (_FRACTION_UNIT, _UNIT_AFTER):
         if after := pattern.fullmatch(text):
             node, words = read_expression(after[1]), _DRESS.sub(r" \1 ", after[2]).replace(r"\frac", " ")
-            if node is not None and (may_be_unit(words) or _says_again(words, node)):
+            if node is not None and (numbers.is_only_unit(words) or _says_again(words, node)):
                 return Value(node, _radians(read_unit(after[2]), after[2]))
     if (share := _OUT_OF.fullmatch(text)) and int(share[2]):
         return Value(number(Fraction(int(share[1]), int(share[2]))))

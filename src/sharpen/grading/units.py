@@ -142,6 +142,7 @@ _JOINTS = (
 )
 _JUDGEMENTS = "wrong false incorrect untrue invalid impossible mistaken mistake error rejected excluded ruled denied refuted"
 _NOT_NOUNS = frozenset(f"{_OPERATIONS} {_JOINTS} {_JUDGEMENTS}".split())
+_AFTER_NOUN = frozenset({"of", "from", "with", "at", *_POWERS})
 _TWO_LETTERS = frozenset({"an", "us", "pm", "am", "tv", "pc", "ph", "hp"})
 
 
@@ -154,7 +155,11 @@ def may_be_unit(text: str) -> bool:
     if not text.strip() or read_unit(text) is not None:
         return True
     words = [word for word in _BETWEEN.split(text) if word]
-    return bool(words) and all((word.lower() in _POWERS and len(words) > 1) or _may_be_unit(word.rstrip(".,")) for word in words)
+    if len(words) > 1:  # square inches, cups of flour
+        words = [word for word in words[:1] if word.lower() not in _POWERS] + [
+            word for word in words[1:] if word.lower() not in _AFTER_NOUN
+        ]
+    return bool(words) and all(_may_be_unit(word.rstrip(".,")) for word in words)
 
 
 def _may_be_unit(word: str) -> bool:
