@@ -18,6 +18,8 @@ EQUAL = [
     (r"\frac{1}{2004!}", r"\frac{1}{2006!}", False),
     (r"1-\frac{1}{\mathrm{e}}", r"1+\frac{1}{\mathrm{e}}", False),
     (r"1-\frac{1}{\mathrm{e}}", r"1-\frac1e", True),
+    (r"1:2:3:\ldots", r"1:4:9:\ldots", False),
+    (r"1:2:3:\ldots", r"1 : 2 : 3 : \dots", True),
     ("3x+4y+14=0", "3*x-1*y+13=0", False),
     ("-34x-45y+20z-100=0", "34x+45y-20z+100=0", True),
     ("1331 and 1728", "1728", False),

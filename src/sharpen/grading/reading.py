@@ -238,7 +238,7 @@ def _try_ratio(text: str, depth: int) -> Form | None:
     parts, _ = split.cut(text, _RATIO)
     if len(parts) < 2:
         return None
-    nodes = tuple(read_expression(part) for part in parts)
+    nodes = tuple(Node("symbol", name=part) if part == r"\ldots" else read_expression(part) for part in parts)
     if any(node is None for node in nodes):
         return None
     return Ratio(tuple(node for node in nodes if node), bool(_TIME.fullmatch(text)))
