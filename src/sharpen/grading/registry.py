@@ -58,9 +58,8 @@ GRADERS: Mapping[str, Callable[[Problem, str], Verdict]] = {
 LONGEST_QUICK = 200_000
 """Characters. A longer text is left to a worker, which can be ended."""
 
-_QUICK = frozenset(
-    {"math", "choice", "exact", "numeric", "regex"}
-)  # graders that do all slow work under a time limit, and so can be asked for quick work only
+_QUICK = frozenset({"math", "choice", "exact", "numeric", "regex"})
+"""Kinds whose graders do all slow work under a time limit, and so can be asked for quick work only."""
 
 
 def grade(problem: Problem, text: str, *, sandbox: SandboxKind = "bubblewrap") -> Verdict:

@@ -10,6 +10,7 @@ from typing import Any
 from sharpen.errors import RunError
 from sharpen.evaluation import record
 from sharpen.evaluation.behaviours import NUMBERS, TEXTS, Behaviours, Figure, Place, figures, sums_of_numbers, sums_of_texts
+from sharpen.evaluation.record import Record
 from sharpen.recipe import Recipe, load_recipe
 from sharpen.rewards.functions import boxed, format_think
 from sharpen.tracking import completions
@@ -106,16 +107,20 @@ def _run(reading: _Reading, folder: RunFolder, observer: Observer) -> list[Figur
 def _evaluations(reading: _Reading, folder: RunFolder) -> list[Figure]:
     """Those before, on the way and after."""
     found: dict[int, list[Figure]] = {}
-    for path in sorted(folder.evaluation.glob("*.parquet")):
-        try:
-            kept = record.read(path.with_suffix(".json"))
-        except RunError as error:
-            reading.notes.append(f"Left out: {error.what}")
-            continue
+    for path, kept in evaluations(folder, reading.notes):
         found[kept.step] = reading.file(path, "held-out", kept.step, formats=reading.formats, sampled=kept.settings["temperature"] > 0)
     if 0 not in found:
         reading.notes.append("There is no evaluation of the model before training; give one by --base.")
     return [figure for step in sorted(found) for figure in found[step]]
+
+
+def evaluations(folder: RunFolder, notes: list[str]) -> Iterator[tuple[Path, Record]]:
+    """The evaluations of a run, each with its file of completions; a note is added for one that cannot be read."""
+    for path in sorted(folder.evaluation.glob("*.parquet")):
+        try:
+            yield path, record.read(path.with_suffix(".json"))
+        except RunError as error:
+            notes.append(f"Left out: {error.what}")
 
 
 def _evaluation(reading: _Reading, path: Path, step: int) -> list[Figure]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sharpen.errors import RunError
-from sharpen.evaluation import diagnosis, record
+from sharpen.evaluation import diagnosis
 from sharpen.evaluation.diagnosis import Finding
 from sharpen.evaluation.history import ENOUGH, History
 from sharpen.methods import METHODS
-from sharpen.pipelines.behaviours import behaviours
+from sharpen.pipelines.behaviours import behaviours, evaluations
 from sharpen.recipe import load_recipe
 from sharpen.tracking.events import read
 from sharpen.tracking.observer import Observer
@@ -47,15 +47,7 @@ def diagnose(path: Path, *, observer: Observer | None = None) -> Diagnosis:
         raise RunError(f"{path}: there is no run here (no recipe.toml).", fix="Give the folder of a run, such as runs/quickstart.")
     recipe = load_recipe(folder.recipe)
     notes: list[str] = []
-    held_out = {}
-    for file in sorted(folder.evaluation.glob("*.json")):
-        if file.with_suffix(".parquet").is_file():  # not the comparison
-            try:
-                kept = record.read(file)
-            except RunError as error:
-                notes.append(f"Left out: {error.what}")
-                continue
-            held_out[kept.step] = list(kept.results)
+    held_out = {kept.step: list(kept.results) for _, kept in evaluations(folder, notes)}
     metrics, changed = {}, 1
     for event in read(folder.events):
         if event["event"] == "step":
