@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sharpen.errors import ProblemError, RewardError, RunError
+from sharpen.evaluation import record
 from sharpen.models.loading import load
 from sharpen.pipelines.compare import compare_evaluations
 from sharpen.pipelines.evaluate import evaluate_model, source_from_text
@@ -128,6 +129,16 @@ def test_equal_seeds_are_equal_runs_and_others_are_not(place: Path) -> None:
         run(place, f"output={place / name}", f"seed={seed}", "training.steps=2")
     a, b, c = ((place / name / "events.jsonl").read_bytes() for name in "abc")
     assert a == b != c
+
+
+def test_before_training_is_the_model_that_it_began_with(place: Path) -> None:
+    for name, rate in (("fast", 0.1), ("still", 1e-12)):
+        run(place, f"output={place / name}", "training.steps=1", f"training.learning_rate={rate}")
+    fast, still = (
+        {when: record.read(place / name / "evaluation" / f"{when}.json").results for when in ("before", "after")}
+        for name in ("fast", "still")
+    )
+    assert fast["before"] == still["before"] == still["after"] != fast["after"]
 
 
 def test_the_length_limit_follows_its_schedule(place: Path) -> None:
