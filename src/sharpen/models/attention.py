@@ -1,13 +1,13 @@
 """Attention over a stream of tokens in which the completions of a group share one prompt.
 
 A group lies in the stream as `[prompt | o_1 | o_2 | ... | o_G]`. A completion's token sees the prompt and its own completion up to itself.
-Its scores are one row, those of the prompt's keys and then those of its own, under one softmax. Scores and softmax are in float32 at least; the
-products with values and gradients in the model's type.
+Its scores are one row, those of the prompt's keys and then those of its own, under one softmax. Scores and softmax are in float32 at least;
+the products with values and gradients in the model's type.
 
 Completions, and positions of long ones, are taken a block at a time, so that the scores that exist at once stay few; a block's keys end
 where it ends. The backward pass computes the probabilities again.
-Axes: N tokens of the stream, H query heads, J key-value heads, R = H / J, D head size, L prompt tokens, G completions at a time, T tokens of
-the longest, B positions of a block, E entries that it sees.
+Axes: N tokens of the stream, H query heads, J key-value heads, R = H / J, D head size, L prompt tokens, G completions at a time, T tokens
+of the longest, B positions of a block, E entries that it sees.
 """
 
 from __future__ import annotations
