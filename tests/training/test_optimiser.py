@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sharpen.training import optimiser as optimiser_module
-from sharpen.training.optimiser import Optimiser, rate_factor, state_bytes
+from sharpen.training.optimiser import Optimiser, joined, rate_factor, split, state_bytes
 
 
 def one(value: float, dtype: torch.dtype = torch.float32) -> torch.nn.Parameter:
@@ -75,23 +75,39 @@ def test_a_master_copy_keeps_what_bfloat16_would_lose() -> None:
     assert p.dtype == torch.bfloat16
 
 
+def test_a_float32_is_a_bfloat16_and_the_bits_it_lacks() -> None:
+    values = [1.0, -1.0, 0.0, -0.0, 1e-45, -3e-39, 3.4028235e38, -3.4028235e38, math.inf, -math.inf, math.pi, -1e-7]
+    # 1 + 2^-8 lies between the bfloat16s 1 and 1 + 2^-7: away from zero; the bits that it has less are 0x8000
+    ties = [1 + 2**-8, -1 - 2**-8, 1 + 3 * 2**-8]
+    wide = torch.cat([torch.tensor(values + ties), torch.randn(10000, generator=torch.Generator().manual_seed(0))])
+    upper, lower = torch.empty(len(wide), dtype=torch.bfloat16), torch.empty(len(wide), dtype=torch.int16)
+    split(wide, upper, lower)
+    assert torch.equal(joined(upper, lower).view(torch.int32), wide.view(torch.int32))  # the sign of 0 too
+    assert upper[len(values) :][:3].tolist() == [1 + 2**-7, -1 - 2**-7, 1 + 2 * 2**-7]
+    assert lower[len(values) :][:3].tolist() == [-0x8000] * 3
+    nearest = wide.bfloat16()
+    nearest[len(values) : len(values) + 3] = upper[len(values) : len(values) + 3]
+    assert torch.equal(upper, nearest)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["adamw", "adafactor"])
-def test_state_survives_bit_for_bit(kind) -> None:
-    def run(split: bool) -> torch.Tensor:
+def test_state_survives_bit_for_bit(kind, dtype: torch.dtype) -> None:
+    def run(parted: bool) -> torch.Tensor:
         torch.manual_seed(0)
-        p = torch.nn.Parameter(torch.randn(5, 3))
+        p = torch.nn.Parameter(torch.randn(5, 3).to(dtype))
         optimiser = Optimiser([("p", p)], learning_rate=1e-2, kind=kind, warmup=3, total=8, schedule="cosine")
         for i in range(8):
-            if split and i == 4:
+            if parted and i == 4:
                 q = torch.nn.Parameter(p.detach().clone())
                 fresh = Optimiser([("p", q)], learning_rate=1e-2, kind=kind, warmup=3, total=8, schedule="cosine")
                 fresh.load_state_tensors(optimiser.state_tensors(), optimiser.updates)
                 p, optimiser = q, fresh
-            p.grad = torch.sin(torch.arange(15.0).view(5, 3) + i)
+            p.grad = torch.sin(torch.arange(15.0).view(5, 3) + i).to(dtype)
             optimiser.step()
-        return p.detach()
+        return p.detach() if dtype == torch.float32 else optimiser.state_tensors()["master/p"]
 
-    assert torch.equal(run(split=True), run(split=False))
+    assert torch.equal(run(parted=True), run(parted=False))
 
 
 def test_the_first_update_of_adafactor_by_hand() -> None:
@@ -117,7 +133,7 @@ def test_an_update_does_not_depend_on_how_the_parameters_are_parted(monkeypatch:
             for _, p in parameters:
                 p.grad = torch.randn_like(p)
             optimiser.step()
-        return optimiser.master
+        return [tensor for name, tensor in sorted(optimiser.state_tensors().items()) if name.startswith("master/")]
 
     whole = run(100)
     for part in (8, 1):
@@ -126,7 +142,8 @@ def test_an_update_does_not_depend_on_how_the_parameters_are_parted(monkeypatch:
 
 def test_what_is_kept_by_hand() -> None:
     tensors = [torch.zeros(4, 6), torch.zeros(5, dtype=torch.bfloat16)]
-    # two moments of four bytes for 29 entries, and for the five in bfloat16 a master copy and a gradient of four
-    assert state_bytes(tensors, "adamw") == 8 * 29 + 8 * 5
+    # two moments of four bytes for 29 entries; for the five in bfloat16 two bytes of what they lack, and for the time of an update a master
+    # copy and a gradient of four
+    assert state_bytes(tensors, "adamw") == 8 * 29 + 10 * 5
     # a mean square for each of four rows and six columns, and one for each entry of the vector
-    assert state_bytes(tensors, "adafactor") == 4 * (4 + 6 + 5) + 8 * 5
+    assert state_bytes(tensors, "adafactor") == 4 * (4 + 6 + 5) + 10 * 5

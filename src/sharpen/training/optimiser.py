@@ -1,4 +1,7 @@
-"""AdamW or Adafactor with warm-up, a schedule and gradient clipping; a float32 master copy where the weights are held in less."""
+"""AdamW or Adafactor with warm-up, a schedule and gradient clipping; a float32 master copy of weights that are held in bfloat16.
+
+Of a master copy only what the weight lacks is kept, 16 bits an entry: a bfloat16 is the upper half of a float32.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 STATE = ("step", "exp_avg", "exp_avg_sq", "row_var", "col_var", "variance")  # of AdamW and of Adafactor
-PART = 16 * 2**20  # entries whose float32 gradients exist at once
+PART = 16 * 2**20  # entries whose float32 gradients and master copies exist at once
 Schedule = Literal["constant", "linear", "cosine"]
 Kind = Literal["adamw", "adafactor"]
 
@@ -64,14 +67,17 @@ class Optimiser:
         schedule: Schedule = "constant",
     ) -> None:
         self.parameters = [(name, p) for name, p in parameters if p.requires_grad]
-        self.master = [p if p.dtype == torch.float32 else p.detach().float().clone() for _, p in self.parameters]
+        self.lower = [torch.zeros(p.shape, dtype=torch.int16, device=p.device) if _is_narrow(p) else None for _, p in self.parameters]
+        # What is updated: the parameter, or what is its master copy for the time of an update.
+        self.updated = [torch.empty(0, device=p.device).requires_grad_() if _is_narrow(p) else p for _, p in self.parameters]
         self.learning_rate, self.max_grad_norm = learning_rate, max_grad_norm
         self.warmup, self.total, self.schedule = warmup, total, schedule
         self.updates = 0
         make: type[torch.optim.Optimizer] = torch.optim.AdamW if kind == "adamw" else torch.optim.Adafactor
         settings: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay}
         settings |= {"betas": betas, "eps": eps, "fused": True} if kind == "adamw" else {"foreach": False}
-        self.parts = [(part, make([self.master[i] for i in part], **settings)) for part in parts_of(self.master)]
+        parts = parts_of([p for _, p in self.parameters])
+        self.parts = [(part, make([self.updated[i] for i in part], **settings)) for part in parts]
 
     @property
     def rate(self) -> float:
@@ -94,15 +100,13 @@ class Optimiser:
             for part, optimiser in self.parts:
                 optimiser.param_groups[0]["lr"] = self.rate
                 for i in part:
-                    p, master = self.parameters[i][1], self.master[i]
+                    p, updated = self.parameters[i][1], self._take(i)
                     grad, p.grad = p.grad, None
-                    master.grad = None if grad is None else grad.to(master.dtype).mul_(factor)
+                    updated.grad = None if grad is None else grad.to(updated.dtype).mul_(factor)
                 optimiser.step()
                 for i in part:
-                    p, master = self.parameters[i][1], self.master[i]
-                    master.grad = None
-                    if master is not p:
-                        p.copy_(master)
+                    self.updated[i].grad = None
+                    self._let_go(i)
             self.updates += 1
         for _, p in self.parameters:
             p.grad = None
@@ -111,12 +115,12 @@ class Optimiser:
     def state_tensors(self) -> dict[str, Tensor]:
         """Moments, step counters and master copies by name, for the checkpoint; empty before the first update but for the masters."""
         out: dict[str, Tensor] = {}
-        state = {master: kept for _, optimiser in self.parts for master, kept in optimiser.state.items()}
-        for (name, p), master in zip(self.parameters, self.master, strict=True):
-            for key, value in state.get(master, {}).items():
+        state = {updated: kept for _, optimiser in self.parts for updated, kept in optimiser.state.items()}
+        for (name, p), updated, lower in zip(self.parameters, self.updated, self.lower, strict=True):
+            for key, value in state.get(updated, {}).items():
                 out[f"{key}/{name}"] = value.detach().contiguous()
-            if master is not p:
-                out[f"master/{name}"] = master.detach().contiguous()
+            if lower is not None:
+                out[f"master/{name}"] = joined(p.detach(), lower)
         return out
 
     def load_state_tensors(self, tensors: dict[str, Tensor], updates: int) -> None:
@@ -124,23 +128,56 @@ class Optimiser:
         self.updates = updates
         for part, optimiser in self.parts:
             for i in part:
-                (name, p), master = self.parameters[i], self.master[i]
+                (name, p), lower = self.parameters[i], self.lower[i]
                 state = {key: tensors[f"{key}/{name}"].clone() for key in STATE if f"{key}/{name}" in tensors}
                 if state:
-                    optimiser.state[master] = state
-                if master is not p:
+                    optimiser.state[self.updated[i]] = state
+                if lower is not None:
                     with torch.no_grad():
-                        master.copy_(tensors[f"master/{name}"])
+                        split(tensors[f"master/{name}"], p.detach(), lower)
+
+    def _take(self, i: int) -> Tensor:
+        """What is updated of a parameter, whole."""
+        updated, lower = self.updated[i], self.lower[i]
+        if lower is not None:
+            updated.data = joined(self.parameters[i][1].detach(), lower)
+        return updated
+
+    def _let_go(self, i: int) -> None:
+        """Write it to the parameter, and keep of it what the parameter lacks."""
+        updated, lower = self.updated[i], self.lower[i]
+        if lower is not None:
+            split(updated.detach(), self.parameters[i][1].detach(), lower)
+            updated.data = updated.new_empty(0)
+
+
+def joined(upper: Tensor, lower: Tensor) -> Tensor:
+    """The float32 whose nearest bfloat16 is `upper` and whose bits are so much more (int16) than that one's."""
+    return upper.view(torch.int16).to(torch.int32).bitwise_left_shift_(16).add_(lower).view(torch.float32)
+
+
+def split(wide: Tensor, upper: Tensor, lower: Tensor) -> None:
+    """Write a float32 as its nearest bfloat16, away from zero where two are as near, and what its bits are more than that one's."""
+    wide, upper, lower = torch.atleast_1d(wide, upper, lower)
+    few = max(1, 2**22 * len(wide) // max(1, wide.numel()))  # rows: some bytes an entry are in use between
+    for bits, high, low in zip(wide.view(torch.int32).split(few), upper.view(torch.int16).split(few), lower.split(few), strict=True):
+        rounded = (bits + 0x8000).bitwise_right_shift_(16)
+        high.copy_(rounded)
+        low.copy_(bits - rounded.bitwise_left_shift_(16))
+
+
+def _is_narrow(p: Tensor) -> bool:
+    return p.dtype == torch.bfloat16
 
 
 def state_bytes(tensors: Sequence[Tensor], kind: Kind) -> int:
-    """What an optimiser keeps for these parameters, master copies and float32 gradients included."""
-    narrow = [t for t in tensors if t.dtype != torch.float32]
-    copies = 4 * sum(t.numel() for t in narrow)
-    gradients = 4 * max((sum(narrow[i].numel() for i in part) for part in parts_of(narrow)), default=0)
+    """What an optimiser keeps for these parameters, with the master copies and float32 gradients that exist at once."""
+    narrow = [t for t in tensors if _is_narrow(t)]
+    lower = 2 * sum(t.numel() for t in narrow)
+    part = 8 * max((sum(narrow[i].numel() for i in part) for part in parts_of(narrow)), default=0)
     if kind == "adamw":
-        return copies + gradients + 8 * sum(t.numel() for t in tensors)
-    return copies + gradients + 4 * sum(t.numel() // t.shape[-1] + t.numel() // t.shape[-2] if t.dim() > 1 else t.numel() for t in tensors)
+        return lower + part + 8 * sum(t.numel() for t in tensors)
+    return lower + part + 4 * sum(t.numel() // t.shape[-1] + t.numel() // t.shape[-2] if t.dim() > 1 else t.numel() for t in tensors)
 
 
 def parts_of(tensors: Sequence[Tensor]) -> list[list[int]]:
