@@ -48,14 +48,15 @@ def alone(folder: Path, what: str, *, fix: str) -> Iterator[None]:
 
 
 @contextmanager
-def saving(what: str, path: Path, *, kept: str, fix: str) -> Iterator[None]:
+def saving(what: str, path: Path, *, kept: str, fix: str, partial: Path | None = None) -> Iterator[None]:
     """Tell of a file that could not be written, and take away what there is of it.
 
     Args:
-        what: the file holds, as `these completions`.
-        path: of the file, which is written under the suffix `.writing` first.
+        what: the file holds, as `graded completions`.
+        path: of the file.
         kept: what is not lost, as a sentence.
         fix: what to do.
+        partial: what it is called until it is whole; None: as `path`, with the suffix `.writing`.
 
     Raises:
         RunError: the disk is full, or something else that the operating system refused.
@@ -63,7 +64,7 @@ def saving(what: str, path: Path, *, kept: str, fix: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        path.with_suffix(".writing").unlink(missing_ok=True)
+        (partial or path.with_suffix(".writing")).unlink(missing_ok=True)
         raise RunError(f"{path}: {what} cannot be written: {_reason(error)}. {kept}", fix=fix) from error
 
 
