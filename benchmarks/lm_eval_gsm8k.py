@@ -1,12 +1,12 @@
 """The same model on the same problems in sharpen and in lm-evaluation-harness: is what they write the same, and the accuracy?
 
-    python benchmarks/lm_eval_gsm8k.py --model runs/quickstart/model --file gsm8k/test.jsonl --problems 32 --lm-eval-python LM_EVAL/bin/python
+    python benchmarks/lm_eval_gsm8k.py --model runs/quickstart/model --problems 32 --lm-eval-python /somewhere/lm-eval/bin/python
 
-Both decode greedily, from the same prompts (the model's chat template, or `--template plain`), up to the same number of new tokens and to the
-same stops, with float32 weights. lm-eval reads the file with the `json` loader of `datasets`, without the network, and judges by sharpen's
-grader (`lm_eval_task.py`), and beside it by the two filters of its own `gsm8k`. docs/other-harnesses.md has the rest.
+Both decode greedily, from the same prompts (the model's chat template, or `--template plain`), up to the same number of new tokens and
+the same stops, with weights of the same type. lm-eval reads the file with the `json` loader of `datasets`, without the network. It judges
+by sharpen's grader (`lm_eval_task.py`), and beside it by the two filters of its own `gsm8k`. docs/other-harnesses.md has the rest.
 
-`--write-task FOLDER` only writes the task, to be run with `lm-eval run --include_path FOLDER --tasks sharpen_gsm8k ...`.
+`--write-task FOLDER` only writes the task, to be run with `lm_eval run --include_path FOLDER --tasks sharpen_gsm8k ...`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def ours(args: argparse.Namespace, file: Path, folder: Path) -> list[Answer]:
 
     found = evaluate_model(
         args.model, source_from_text(str(file)), samples=1, ks=[1], temperature=0.0, max_new_tokens=args.new, limit=args.problems,
-        require_stop=False, template=Template(name=args.template), max_rows=args.batch_size, dtype=args.dtype, device=args.device, output=folder,
+        require_stop=False, template=Template(name=args.template), max_rows=args.batch_size, dtype=args.dtype, device=args.device,
+        output=folder,
     )  # fmt: skip
     tokenizer = AutoTokenizer.from_pretrained(find_folder(args.model))
 
@@ -167,7 +168,8 @@ def differences(mine: Sequence[Answer], peer: Sequence[Answer]) -> list[dict[str
     for number, (one, other) in enumerate(zip(mine, peer, strict=True)):
         if one.text == other.text and one.right["sharpen"] == other.right["sharpen"]:
             continue
-        at = len(os.path.commonprefix([one.text, other.text]))
+        at = next((at for at, pair in enumerate(zip(one.text, other.text, strict=False)) if pair[0] != pair[1]), -1)
+        at = min(len(one.text), len(other.text)) if at < 0 else at
         parted = None if one.text == other.text else {"at": at, "sharpen": one.text[at : at + 40], "lm-eval": other.text[at : at + 40]}
         found.append({"problem": number, "parted": parted, "right": {"sharpen": one.right["sharpen"], "lm-eval": other.right["sharpen"]}})
     return found

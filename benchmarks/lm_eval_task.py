@@ -1,4 +1,6 @@
-"""What lm-evaluation-harness needs of sharpen for a task on a local file: problems, prompts and the grader. `lm_eval_gsm8k.py` writes the task.
+"""What lm-evaluation-harness needs of sharpen for a task on a local file: problems, prompts and the grader.
+
+`lm_eval_gsm8k.py` writes the task, with a copy of this module beside it.
 
 This module is read by lm-eval, in its own interpreter. It holds no extraction of its own: `sharpen` is judged by sharpen's grader, and the
 two others by the filters and the metric of lm-eval's own `gsm8k`.

@@ -131,9 +131,9 @@ def test_a_disk_that_is_full_at_the_beginning(tmp_path, monkeypatch):
     assert len(run(Rollout(), tmp_path / "parts")) == 6
 
 
-@pytest.mark.parametrize("name", ["evaluation.parquet", "evaluation.json"])
+@pytest.mark.parametrize("name", ["completions.parquet", "evaluation.json"])
 def test_a_disk_that_is_full_at_the_end_loses_no_part(tmp_path, name):
-    folder, target, together = tmp_path / "parts", tmp_path / "evaluation.json", tmp_path / "evaluation.parquet"
+    folder, target, together = tmp_path / "parts", tmp_path / "evaluation.json", tmp_path / "completions.parquet"
     run(Rollout(), folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     full_on(tmp_path / name)

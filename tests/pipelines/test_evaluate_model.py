@@ -20,7 +20,6 @@ from sharpen.tracking import completions
 from sharpen.tracking.observer import Silent
 from tiny import build_tiny
 
-
 SKIPPED = ("timings.jsonl", ".lock")  # the lock file is empty, and stays
 
 
@@ -54,7 +53,7 @@ def run(place: Path, output: str, moment: str) -> int:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.name not in SKIPPED}
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in SKIPPED}
 
 
 @pytest.fixture(scope="module")

@@ -99,12 +99,15 @@ def whole(place: Path) -> Path:
     return place / "whole"
 
 
-def test_killed_in_a_step_and_in_a_checkpoint(place: Path, whole: Path) -> None:
+def test_killed_in_a_step_in_a_checkpoint_and_in_an_evaluation(place: Path, whole: Path) -> None:
     assert run(place, "killed", "update:3") == -signal.SIGKILL
     killed = place / "killed"
     assert sorted(p.name for p in (killed / "checkpoints").iterdir()) == ["step-000002"]
     assert run(place, "killed", "checkpoint:4", "--resume") == -signal.SIGKILL
     assert sorted(p.name for p in (killed / "checkpoints").iterdir()) == [".writing-step-000004", "step-000002"]
+    assert run(place, "killed", "evaluation:before", "--resume") == -signal.SIGKILL
+    assert (killed / "evaluation" / "after.json").is_file()
+    assert not (killed / "evaluation" / "before.json").exists()
     assert run(place, "killed", "never", "--resume") == 0
 
     assert files(killed) == files(whole)

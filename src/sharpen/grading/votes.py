@@ -5,8 +5,8 @@ compared: a text joins every class whose first text it equals, and classes with 
 equivalence: `10` is `10 feet` and `10 inches`, for a unit may be left out). Two texts are equal when either is right where the other is the
 ground truth: `7 \cdot 8` is no answer where 56 is asked for, and no vote for it.
 
-The comparisons of a problem are at most classes × texts, and no more than `COMPARISONS`. Numbers and words are compared at once; formulas in a
-worker of the pool, with its limits on time and memory.
+The comparisons of a problem are at most classes × texts, and no more than `COMPARISONS`. Numbers and words are compared at once, formulas
+in a worker of the pool, with its limits on time and memory.
 """
 
 from __future__ import annotations
