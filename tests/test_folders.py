@@ -65,7 +65,7 @@ def test_a_folder_is_free_after_an_end_and_after_an_error(tmp_path: Path) -> Non
 
 def test_what_is_no_folder_cannot_be_locked(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match="file: cannot be locked: .+"), alone(tmp_path / "file", "is here", fix=""):
+    with pytest.raises(RunError, match=r"file: cannot be locked: .+"), alone(tmp_path / "file", "is here", fix=""):
         pytest.fail("there is nothing to hold")
 
 

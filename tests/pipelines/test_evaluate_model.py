@@ -53,7 +53,8 @@ def run(place: Path, output: str, moment: str) -> int:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in SKIPPED}
+    found = [path for path in folder.rglob("*") if path.is_file() and path.name not in SKIPPED]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 @pytest.fixture(scope="module")
