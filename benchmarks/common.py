@@ -70,7 +70,7 @@ def parser(doc: str | None, *, problems: int = 8, group: int = 8, new: int = 64)
 
 def settings_of(args: argparse.Namespace) -> dict[str, Any]:
     """The options for the record, without where things lie on this machine."""
-    left_out = ("json", "worker", "vllm_python", "trl_python")
+    left_out = ("json", "worker", "vllm_python", "trl_python", "lm_eval_python", "output", "write_task")
     known = {name: value for name, value in vars(args).items() if name not in left_out}
     return known | ({"model": Path(args.model).name} if "model" in known else {})
 

@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
-from sharpen.evaluation.evaluate import evaluate, vote
+from sharpen.evaluation.evaluate import evaluate
+from sharpen.evaluation.pass_at_k import maj_at_k
+from sharpen.evaluation.summary import ProblemResult
 from sharpen.grading import Verdict
 from sharpen.records import Completion, Group, Problem
 from sharpen.rollout.engine import Sampling
@@ -48,12 +50,35 @@ def test_code_runs_where_the_recipe_says(monkeypatch: pytest.MonkeyPatch) -> Non
     assert asked == ["none"]
 
 
-def test_one_number_is_one_vote() -> None:
-    assert {vote("18"), vote("18.0"), vote("$18"), vote("18 dollars")} == {"18"}
-    assert vote("0.5") == vote("1/2") == "1/2"
-    assert vote("x + 1") == vote("x+1") == "x+1"
-    assert vote(r"\dfrac{x}{2}") == vote(r"\frac{x}{2}") == vote(r"$\frac{ x }{2}$")
-    assert vote(r"\left(1, 2\right)") == vote("(1,2)")
-    assert vote("New York") != vote("NewYork")
-    assert vote("x = 1\nprint(x)", "code") == "x = 1\nprint(x)"
-    assert vote(None) is None
+def test_answers_that_the_grader_calls_equal_are_one_vote_in_any_order() -> None:
+    texts = [
+        r"\boxed{\frac{1}{2}}",
+        r"\boxed{0.5}",
+        r"\boxed{1/2}",
+        r"\boxed{\sqrt{2}}",
+        r"\boxed{2^{1/2}}",
+        r"\boxed{\sqrt 2}",
+        r"\boxed{7}",
+        "",
+    ]
+    gold = Problem(id="p", prompt="What is half of one?", answer="0.5")
+
+    def made(order: list[str]) -> ProblemResult:
+        class Written:
+            def sample(self, problems, group_size, sampling, *, stream, first=0, on_progress=None) -> list[Group]:
+                found = tuple(Completion(tokens=(1,), sampling_logprobs=(0.0,), text=t, finish_reason="stop") for t in order)
+                return [Group(id="0/0/0", problem=p, prompt_tokens=(1,), completions=found) for p in problems]
+
+        return evaluate(Written(), [gold], len(order), Sampling(max_new_tokens=4)).results[0]
+
+    result = made(texts)
+    assert result.correct == (True, True, True, False, False, False, False, False)
+    assert result.answers == ("1/2", "1/2", "1/2", *[result.answers[3]] * 3, "7", None)
+    assert result.answers[3] in (r"\sqrt2", r"\sqrt{2}", "2^{1/2}")
+    # By spelling alone, seven votes of one each would tie. Three for a half tie with three for the root of two.
+    assert maj_at_k(result.answers, result.correct, 8) == 0.5
+    turned = made(texts[::-1])
+    assert turned.answers == result.answers[::-1]
+    assert [maj_at_k(turned.answers, turned.correct, k) for k in range(1, 9)] == [
+        maj_at_k(result.answers, result.correct, k) for k in range(1, 9)
+    ]

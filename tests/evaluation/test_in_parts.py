@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,7 +72,8 @@ def test_an_interrupted_evaluation_goes_on_where_it_stopped(tmp_path):
     assert sum(told) == 24
     assert notices == ["8 of 24 completions had been sampled before, and are taken over"]
     for folder in ("whole", "parts"):
-        in_parts.finish(tmp_path / folder, tmp_path / f"{folder}.parquet")
+        in_parts.finish(tmp_path / folder, tmp_path / f"{folder}.json", tmp_path / f"{folder}.parquet", kept())
+        assert not (tmp_path / folder).exists()
     assert (tmp_path / "whole.parquet").read_bytes() == (tmp_path / "parts.parquet").read_bytes()
     rows = completions.read(tmp_path / "parts.parquet")
     assert [row["problem_id"] for row in rows[::4]] == [f"p{i}" for i in range(6)]
@@ -88,6 +90,63 @@ def test_parts_of_other_settings_and_damaged_ones_are_done_again(tmp_path):
     mended = Rollout()
     run(mended, tmp_path, settings=SETTINGS | {"seed": 1})
     assert mended.asked == [2, 3]
+
+
+def full_on(path: Path) -> None:
+    """The disk is full when this file is written: its unfinished form is a device that is always full."""
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full, the device that is always full")
+    path.with_suffix(".writing").symlink_to("/dev/full")
+
+
+def test_a_disk_that_is_full_when_a_part_is_written_costs_that_part_alone(tmp_path):
+    whole = run(Rollout(), tmp_path / "whole")
+    folder = tmp_path / "parts"
+    with pytest.raises(KeyboardInterrupt):
+        run(Rollout(die_at=2), folder)
+    full_on(folder / "part-00001.parquet")
+    with pytest.raises(RunError) as told:
+        run(Rollout(), folder)
+    assert str(told.value) == (
+        f"{folder}/part-00001.parquet: graded completions cannot be written: No space left on device. 8 of 24 completions are kept in "
+        f"{folder}; those of this part are sampled again, the same ones.\n"
+        "  → Make room there, and start it again as before (a run with --resume): it goes on, and what is kept is not sampled again."
+    )
+    assert sorted(p.name for p in folder.iterdir()) == ["part-00000.parquet", "settings.json"]
+    again = Rollout()
+    assert run(again, folder) == whole
+    assert again.asked == [2, 3, 4, 5]
+
+
+def test_a_disk_that_is_full_at_the_beginning(tmp_path, monkeypatch):
+    def no_room(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_text", no_room)
+        rollout = Rollout()
+        with pytest.raises(RunError, match=r"settings\.json: the settings of an evaluation cannot be written: No space.*Nothing has been"):
+            run(rollout, tmp_path / "parts")
+    assert rollout.asked == []
+    assert len(run(Rollout(), tmp_path / "parts")) == 6
+
+
+@pytest.mark.parametrize("name", ["completions.parquet", "evaluation.json"])
+def test_a_disk_that_is_full_at_the_end_loses_no_part(tmp_path, name):
+    folder, target, together = tmp_path / "parts", tmp_path / "evaluation.json", tmp_path / "completions.parquet"
+    run(Rollout(), folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    full_on(tmp_path / name)
+    with pytest.raises(RunError, match=rf"{name}: .* cannot be written: No space left on device\. All completions are kept in"):
+        in_parts.finish(folder, target, together, kept())
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert not target.exists()
+    rollout = Rollout()
+    run(rollout, folder)
+    assert rollout.asked == []
+    in_parts.finish(folder, target, together, kept())
+    assert record.read(target) == kept()
+    assert len(completions.read(together)) == 24
 
 
 def test_levels_and_subjects_of_a_problem():

@@ -156,6 +156,21 @@ def test_what_would_be_read_in_one_of_two_ways_or_not_at_all(tmp_path: Path, nam
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.parametrize("count", [4, 4000])  # rows: verdicts that fit into a buffer, and verdicts that do not
+def test_a_full_disk_is_told_and_keeps_the_verdicts_of_before(tmp_path: Path, count: int) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full, the device that is always full")
+    answers, output = write(tmp_path / "a.jsonl", ROWS[:1] * count), tmp_path / "verdicts.jsonl"
+    output.write_text("of before")
+    (tmp_path / "verdicts.jsonl.writing").symlink_to("/dev/full")
+    with pytest.raises(RunError, match=r"verdicts\.jsonl: verdicts cannot be written: No space left on device\. .* as they were\."):
+        grade_file(answers, output=output)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "verdicts.jsonl"]
+    assert output.read_text() == "of before"
+    grade_file(answers, output=output)
+    assert len(output.read_text().splitlines()) == count
+
+
 def test_of_two_usual_columns_the_named_one_counts(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [{"gold": "5", "answer": "6", "prediction": "6", "completion": "5"}])
     assert dict(grade_file(path, gold="gold", prediction="completion").verdicts) == {"right": 1}

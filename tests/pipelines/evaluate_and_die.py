@@ -1,7 +1,7 @@
 """Evaluate a model in a process of its own, and die by SIGKILL at a chosen moment: `evaluate_and_die.py MODEL OUTPUT MOMENT`.
 
 Moments: `never`, `part:N` (that part is being sampled), `written:N` (it is written, and has not its name yet), `end` (before the
-figures are written).
+figures are written); and `wait:N`: that part is being sampled, and this process says `waiting` and waits to be killed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -29,6 +30,9 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def evaluate_or_die(*arguments, on_progress, **options):
+        if kind == "wait" and len(done) == int(number):
+            print("waiting", flush=True)
+            time.sleep(600)
         dies = kind == "part" and len(done) == int(number)
         done.append(1)
         return evaluate(*arguments, on_progress=die if dies else on_progress, **options)

@@ -1,6 +1,7 @@
 """Run a recipe in a process of its own, and die by SIGKILL at a chosen moment: `run_and_die.py RECIPE MOMENT [--resume]`.
 
-Moments: `never`, `update:STEP` (between two updates of that step), `checkpoint:STEP` (its weights are written, its manifest is not).
+Moments: `never`, `update:STEP` (between two updates of that step), `checkpoint:STEP` (its weights are written, its manifest is not),
+`evaluation:NAME` (its completions are written, its figures are not).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from sharpen.evaluation import record
 from sharpen.pipelines.train import train
 from sharpen.recipe import load_recipe
 from sharpen.training import checkpoint
@@ -40,11 +42,18 @@ def main() -> None:
             die()
         return write_manifest(folder)
 
-    wanted = int(step or 0)
+    def record_or_die(path: Path, kept: record.Record) -> None:
+        if path.stem == step:
+            die()
+        write_record(path, kept)
+
+    write_record, wanted = record.write, int(step) if step.isdigit() else 0
     if kind == "update":
         Learner.learn = learn_or_die
     elif kind == "checkpoint":
         checkpoint.write_manifest = write_or_die
+    elif kind == "evaluation":
+        record.write = record_or_die
     train(load_recipe(recipe), recipe_path=recipe, resume="--resume" in sys.argv)
 
 

@@ -20,6 +20,8 @@ from sharpen.tracking import completions
 from sharpen.tracking.observer import Silent
 from tiny import build_tiny
 
+SKIPPED = ("timings.jsonl", ".lock")  # the lock file is empty, and stays
+
 
 class Watching(Silent):
     def __init__(self) -> None:
@@ -40,15 +42,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def command(output: str, moment: str) -> list[str]:
+    return [sys.executable, str(Path(__file__).with_name("evaluate_and_die.py")), "model", output, moment]
+
+
 def run(place: Path, output: str, moment: str) -> int:
-    command = [sys.executable, str(Path(__file__).with_name("evaluate_and_die.py")), "model", output, moment]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=place)
+    done = subprocess.run(command(output, moment), capture_output=True, text=True, timeout=300, check=False, cwd=place)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.name != "timings.jsonl"}
+    found = [path for path in folder.rglob("*") if path.is_file() and path.name not in SKIPPED]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +80,42 @@ def test_killed_at_any_moment_and_resumed_gives_the_same_files(place: Path, whol
     assert run(place, "killed", "never") == 0
     assert set(files(whole)) == {"evaluation.json", "completions.parquet"}
     assert files(place / "killed") == files(whole)
+
+
+def test_two_processes_do_not_evaluate_into_one_folder(place: Path, whole: Path) -> None:
+    first = subprocess.Popen(command("shared", "wait:1"), stdout=subprocess.PIPE, text=True, cwd=place)
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "waiting\n"
+        before = files(place / "shared")
+        second = subprocess.run(command("shared", "never"), capture_output=True, text=True, timeout=300, check=False, cwd=place)
+        assert second.returncode == 1
+        assert f"output shared: another process ({first.pid} on " in second.stderr
+        assert "evaluates into it.\n  → Wait for it, or choose another folder with --output." in second.stderr
+        assert files(place / "shared") == before
+    finally:
+        first.kill()  # SIGKILL: it cannot tidy up
+        first.communicate()
+    assert run(place, "shared", "never") == 0
+    assert files(place / "shared") == files(whole)
+
+
+@pytest.mark.parametrize("name", ["completions", "evaluation"])
+def test_a_full_disk_is_told_and_the_same_call_goes_on(place: Path, whole: Path, name: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full, the device that is always full")
+    output = place / f"full-{name}"
+    output.mkdir()
+    (output / f"{name}.writing").symlink_to("/dev/full")
+    with pytest.raises(
+        RunError, match=rf"{name}\.\w+: .* cannot be written: No space left on device\. All completions are kept in .*parts"
+    ):
+        evaluate(place, "model", output.name)
+    assert not (output / "evaluation.json").exists()
+    watching = Watching()
+    evaluate(place, "model", output.name, observer=watching)
+    assert watching.notices == ["48 of 48 completions had been sampled before, and are taken over"]
+    assert (output / "completions.parquet").read_bytes() == (whole / "completions.parquet").read_bytes()
 
 
 def test_what_is_kept(whole: Path) -> None:

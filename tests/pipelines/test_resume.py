@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sharpen.errors import SharpenError
+from sharpen.folders import alone
 from sharpen.pipelines.train import train
 from sharpen.recipe import load_recipe
 from tiny import build_tiny
@@ -88,7 +89,7 @@ def run(place: Path, name: str, moment: str, *options: str) -> int:
 
 def files(folder: Path) -> list[str]:
     # recipe.toml names its own folder, timings differ, and manifests are compared through the files they name
-    skipped = ("recipe.toml", "timings.jsonl")
+    skipped = ("recipe.toml", "timings.jsonl", ".lock")
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name not in skipped)
 
 
@@ -98,12 +99,15 @@ def whole(place: Path) -> Path:
     return place / "whole"
 
 
-def test_killed_in_a_step_and_in_a_checkpoint(place: Path, whole: Path) -> None:
+def test_killed_in_a_step_in_a_checkpoint_and_in_an_evaluation(place: Path, whole: Path) -> None:
     assert run(place, "killed", "update:3") == -signal.SIGKILL
     killed = place / "killed"
     assert sorted(p.name for p in (killed / "checkpoints").iterdir()) == ["step-000002"]
     assert run(place, "killed", "checkpoint:4", "--resume") == -signal.SIGKILL
     assert sorted(p.name for p in (killed / "checkpoints").iterdir()) == [".writing-step-000004", "step-000002"]
+    assert run(place, "killed", "evaluation:before", "--resume") == -signal.SIGKILL
+    assert (killed / "evaluation" / "after.json").is_file()
+    assert not (killed / "evaluation" / "before.json").exists()
     assert run(place, "killed", "never", "--resume") == 0
 
     assert files(killed) == files(whole)
@@ -167,3 +171,10 @@ def test_a_finished_run_resumes_to_the_same_result(place: Path, whole: Path) -> 
     result = train(load_recipe(path), recipe_path=path, resume=True)
     assert result.comparison is not None
     assert {name: (whole / name).read_bytes() for name in files(whole)} == before
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(place: Path, whole: Path) -> None:
+    path, before = recipe(place, "whole"), {name: (whole / name).read_bytes() for name in [*files(whole), "recipe.toml"]}
+    with alone(whole, "trains there", fix=""), pytest.raises(SharpenError, match=r"whole: another process \(\d+ on .+\) trains there\."):
+        train(load_recipe(path, ["training.steps=7"]), recipe_path=path, resume=True)
+    assert {name: (whole / name).read_bytes() for name in [*files(whole), "recipe.toml"]} == before

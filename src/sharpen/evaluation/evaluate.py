@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,8 +9,7 @@ import torch
 
 from sharpen.evaluation.summary import ProblemResult
 from sharpen.grading import SandboxKind, Verdict, shared
-from sharpen.grading.numbers import exact
-from sharpen.grading.spelling import spell
+from sharpen.grading.votes import votes
 from sharpen.records import Group, Problem, Scores, groups_of
 from sharpen.rollout.engine import Sampling
 from sharpen.rollout.rollout import Rollout
@@ -35,27 +33,6 @@ class Evaluation:
     def pass_rates(self) -> dict[str, float]:
         """The share of right completions of each problem, by its id."""
         return {result.problem_id: sum(result.correct) / result.samples for result in self.results}
-
-
-def vote(answer: str | None, kind: str = "math") -> str | None:
-    r"""The answer as a vote: equal strings are votes for one answer.
-
-    `18`, `18.0` and `$18` are one number and one vote. Other mathematics is its text in one spelling: `x + 1` and `x+1`, `\dfrac{x}{2}` and
-    `\frac{x}{2}` are one vote, and `1 + x` is another. Answers of other kinds, such as programs, are their text.
-
-    Args:
-        answer: as it was found in the completion; None is no vote.
-        kind: of the problem.
-    """
-    if answer is None:
-        return None
-    number = exact(answer)
-    if number is not None:
-        return str(number)
-    return _IDLE_SPACE.sub("", spell(answer)) if kind == "math" else answer
-
-
-_IDLE_SPACE = re.compile(r"(?<![A-Za-z]) | (?![A-Za-z])")
 
 
 def evaluate(
@@ -89,7 +66,9 @@ def evaluate(
     """
     groups = rollout.sample(problems, samples, sampling, stream=stream, first=first, on_progress=on_progress)
     verdicts = iter(_verdicts([(group.problem, one.text) for group in groups for one in group.completions], grader, sandbox))
-    results, rewards, reasons = [], [], []
+    found: list[list[str | None]] = []
+    rewards: list[list[float]] = []
+    reasons: list[tuple[str, ...]] = []
     for group in groups:
         why: list[str] = []
         answers: list[str | None] = []
@@ -98,20 +77,23 @@ def evaluate(
             judged = next(verdicts)
             why.append(judged.reason)
             counts = completion.finish_reason == "stop" or not require_stop
-            answers.append(vote(judged.extracted, group.problem.kind) if counts else None)
+            answers.append(judged.extracted if counts else None)
             values.append(float("nan") if judged.outcome == "unscorable" else float(judged.outcome == "right" and counts))
+        found.append(answers)
         rewards.append(values)
         reasons.append(tuple(why))
-        results.append(
-            ProblemResult(
-                problem_id=group.problem.id,
-                answers=tuple(answers),
-                correct=tuple(value == 1.0 for value in values),
-                finished=tuple(completion.finish_reason == "stop" for completion in group.completions),
-                lengths=tuple(len(completion.tokens) for completion in group.completions),
-                groups=groups_of(group.problem),
-            )
+    counted = votes([(group.problem, answers) for group, answers in zip(groups, found, strict=True)], shared().grade_all)
+    results = [
+        ProblemResult(
+            problem_id=group.problem.id,
+            answers=answers,
+            correct=tuple(value == 1.0 for value in values),
+            finished=tuple(completion.finish_reason == "stop" for completion in group.completions),
+            lengths=tuple(len(completion.tokens) for completion in group.completions),
+            groups=groups_of(group.problem),
         )
+        for group, answers, values in zip(groups, counted, rewards, strict=True)
+    ]
     total = torch.tensor(rewards, dtype=torch.float64).reshape(len(groups), samples)
     answers_all = tuple(result.answers for result in results)
     scores = Scores(total=total, parts={}, correct=total == 1.0, answers=answers_all, logged={"reason": tuple(reasons)})

@@ -18,9 +18,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from sharpen.evaluation import record
 from sharpen.evaluation.evaluate import evaluate
+from sharpen.evaluation.record import Record
 from sharpen.evaluation.summary import ProblemResult
+from sharpen.folders import saving
 from sharpen.grading import SandboxKind
+from sharpen.models.manifest import sync
 from sharpen.records import Problem, groups_of
 from sharpen.rollout.engine import Sampling
 from sharpen.rollout.rollout import Rollout
@@ -29,6 +33,8 @@ from sharpen.tracking import completions
 ROWS = 8
 """A part has about so many times as many completions as are decoded at once: a part's last rows run half empty, so fewer parts are faster,
 and more of them lose less when killed."""
+
+GO_ON = "Make room there, and start it again as before (a run with --resume): it goes on, and what is kept is not sampled again."
 
 
 def evaluate_in_parts(
@@ -62,8 +68,13 @@ def evaluate_in_parts(
 
     Returns:
         One result a problem, in their order.
+
+    Raises:
+        RunError: a part cannot be written, say because the disk is full. The parts before it are kept.
     """
-    _claim(folder, settings)
+    total = len(problems) * samples
+    with saving("the settings of an evaluation", folder / "settings.json", kept="Nothing has been sampled yet.", fix=GO_ON):
+        _claim(folder, settings)
     tell = on_progress or (lambda count: None)
     by_id = {problem.id: problem for problem in problems}
     results: list[ProblemResult] = []
@@ -76,19 +87,46 @@ def evaluate_in_parts(
                 rollout, problems[start:stop], samples, sampling,
                 first=start, require_stop=require_stop, sandbox=sandbox, on_progress=tell,
             )  # fmt: skip
-            completions.write(path, done.groups, done.scores)
+            kept = (
+                f"{start * samples:,} of {total:,} completions are kept in {folder}; those of this part are sampled again, the same ones."
+            )
+            with saving("graded completions", path, kept=kept, fix=GO_ON):
+                completions.write(path, done.groups, done.scores)
             results += done.results
             continue
         found += len(rows)
         tell(len(rows))
         results += _results(rows, by_id)
     if found and notice is not None:
-        notice(f"{found:,} of {len(problems) * samples:,} completions had been sampled before, and are taken over")
+        notice(f"{found:,} of {total:,} completions had been sampled before, and are taken over")
     return results
 
 
-def finish(folder: Path, target: Path) -> None:
-    """Put the parts together into one file, one row group a part; whole or not at all. The parts stay."""
+def finish(folder: Path, target: Path, completions_file: Path, kept: Record) -> None:
+    """Write an evaluation's two files: the parts put together, one row group a part, and then its record as `target`.
+
+    Each is whole or not there, and both are on the disk before the parts are discarded.
+
+    Args:
+        folder: of the parts.
+        target: of the record, as `evaluation.json`.
+        completions_file: of the completions.
+        kept: the record.
+
+    Raises:
+        RunError: one of them cannot be written; the parts stay, and nothing is lost.
+    """
+    stay = f"All completions are kept in {folder}."
+    with saving("the completions", completions_file, kept=stay, fix=GO_ON):
+        _join(folder, completions_file)
+        sync(completions_file)
+    with saving("the figures", target, kept=stay, fix=GO_ON):
+        record.write(target, kept)
+        sync(target)
+    discard(folder)
+
+
+def _join(folder: Path, target: Path) -> None:
     import pyarrow.parquet as pq
 
     parts = sorted(folder.glob("part-*.parquet"))

@@ -59,17 +59,17 @@ def grade_math(gold: str, text: str, *, mode: Mode = "strict") -> Verdict:
         return Verdict("wrong", f"{how}: no value: {trick[0].strip()}", answer)
     if _OR.search(answer) and not _SEVERAL_VALUES.search(gold):
         values = [part.strip("() ") for part in _OR.split(answer)]
-        if not all(compare(_canonical(gold), _canonical(value), mode)[0] for value in values):
+        if not all(compare(canonical(gold), canonical(value), mode)[0] for value in values):
             return Verdict("wrong", f"{how}: several answers, {' or '.join(values)}"[:200], answer)
         answer = values[0]
-    same, reason = compare(_canonical(gold), _canonical(answer), mode)
+    same, reason = compare(canonical(gold), canonical(answer), mode)
     return Verdict("right" if same else "wrong", f"{how}: {reason}", answer)
 
 
 @functools.lru_cache(maxsize=65536)
 def gold_fault(gold: str) -> str | None:
     """Why nothing can be judged by this ground truth; None when it can be read."""
-    gold = _canonical(gold)
+    gold = canonical(gold)
     if not gold:
         return "the ground truth is empty"
     if len(gold) > LONGEST_ANSWER:
@@ -98,7 +98,7 @@ def _holds_foreign(form: Form) -> bool:
 
 
 @functools.lru_cache(maxsize=65536)
-def compare(gold: str, answer: str, mode: Mode, *, shortcuts: bool = True) -> tuple[bool, str]:
+def compare(gold: str, answer: str, mode: Mode, *, shortcuts: bool = True, by_library: bool = True) -> tuple[bool, str]:
     """Whether two answers are equal, and why.
 
     Args:
@@ -106,6 +106,7 @@ def compare(gold: str, answer: str, mode: Mode, *, shortcuts: bool = True) -> tu
         answer: the answer, cleaned.
         mode: what counts as equal.
         shortcuts: decide equal texts, plain numbers and words at once; without, everything goes the long way, which a test compares with.
+        by_library: ask math-verify about what only it reads, which may take seconds; without, such answers are not equal.
     """
     if not answer:
         return False, "the answer is empty"
@@ -121,14 +122,14 @@ def compare(gold: str, answer: str, mode: Mode, *, shortcuts: bool = True) -> tu
             return words[0] == words[1], "the same words" if words[0] == words[1] else "other words"
     try:
         with time_limit(TIME_LIMIT):
-            return _compare_forms(gold, answer, mode)
+            return _compare_forms(gold, answer, mode, by_library)
     except TimeUpError as late:
         return False, f"comparing takes longer than {late.seconds:g} s"
     except Exception as error:
         return False, f"comparing fails: {type(error).__name__}: {error}"[:200]
 
 
-def _compare_forms(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
+def _compare_forms(gold: str, answer: str, mode: Mode, by_library: bool) -> tuple[bool, str]:
     ours, theirs = read(gold), read(answer)
     if ours is None or theirs is None:
         return False, "the answer is empty"
@@ -147,6 +148,8 @@ def _compare_forms(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
     except TooLargeError:
         return False, "a number that is too large to compute"
     except UndecidedError:
+        if not by_library:
+            return False, "only math-verify could tell"
         spelled = spell(answer)
         words = [text.strip() for text in _TEXT.findall(spelled) if text.strip() not in gold]
         if is_prose(spelled) or not all(is_only_unit(text) for text in words):  # math-verify would take a formula out of it
@@ -158,5 +161,6 @@ def _compare_forms(gold: str, answer: str, mode: Mode) -> tuple[bool, str]:
     return same, "equal" if same else "not equal"
 
 
-def _canonical(text: str) -> str:
+def canonical(text: str) -> str:
+    """An answer as `compare` takes it."""
     return clean(normal(text))

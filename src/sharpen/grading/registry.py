@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sharpen.errors import nearest
-from sharpen.grading import gym, library
+from sharpen.grading import gym, library, votes
 from sharpen.grading.choice import grade_choice
 from sharpen.grading.code import fenced, grade_code
 from sharpen.grading.finished import own_words, repeats_formula
@@ -76,7 +76,9 @@ def grade(problem: Problem, text: str, *, sandbox: SandboxKind = "bubblewrap") -
         SandboxError: a problem of kind `code`, and the sandbox is not installed or does not work.
     """
     start = time.perf_counter()
-    grader = functools.partial(grade_code, sandbox=sandbox) if problem.kind == "code" else GRADERS.get(problem.kind)
+    grader = votes.judge if problem.kind == votes.KIND else GRADERS.get(problem.kind)
+    if problem.kind == "code":
+        grader = functools.partial(grade_code, sandbox=sandbox)
     if grader is None:
         known = ", ".join(GRADERS)
         return Verdict("unscorable", f"no grader for the kind '{problem.kind}'.{nearest(problem.kind, GRADERS)} Known: {known}", None)

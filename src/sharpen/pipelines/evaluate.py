@@ -17,6 +17,7 @@ from sharpen.evaluation import in_parts, record
 from sharpen.evaluation.evaluate import Evaluation, evaluate
 from sharpen.evaluation.record import Record
 from sharpen.evaluation.summary import Summary
+from sharpen.folders import alone, saving
 from sharpen.models.loading import find_folder, resolve_device, resolve_dtype
 from sharpen.models.manifest import file_digest
 from sharpen.pipelines import parts
@@ -138,6 +139,17 @@ def evaluate_model(
         "max_rows": max_rows,
     }
     output = output or Path("evaluations") / f"{_short(model)}-{_digest(settings)}"
+    _writable(output)
+    with alone(output, "evaluates into it", fix="Wait for it, or choose another folder with --output."):
+        return _evaluate_into(output, settings, problems, ks, template, observer)
+
+
+def _evaluate_into(
+    output: Path, settings: dict[str, Any], problems: Sequence[Problem], ks: Sequence[int], template: Template, observer: Observer
+) -> Evaluated:
+    """Go on with the evaluation that the folder holds, or begin one; this process alone writes there."""
+    model, seed, samples, max_rows = settings["model"], settings["seed"], settings["samples"], settings["max_rows"]
+    max_new_tokens = settings["max_new_tokens"]
     threads = _earlier(output, settings)
     settings["threads"] = parts.set_threads(threads)
     if (output / RECORD).is_file():
@@ -146,34 +158,33 @@ def evaluate_model(
         kept = record.read(output / RECORD)
         if list(kept.summary.pass_at_k) != sorted(set(ks)):
             kept = record.record(kept.settings, problems, kept.results, ks, seed=seed)
-            record.write(output / RECORD, kept)
+            with saving("the figures", output / RECORD, kept="The evaluation stays as it was.", fix=in_parts.GO_ON):
+                record.write(output / RECORD, kept)
         return Evaluated(record=kept, folder=output)
     began = time.monotonic()
     observer.phase("loading", 0)
     loaded, rollout = parts.sampling_model(
-        model, template, seed=seed, max_rows=max_rows, dtype=settings["dtype"], device=device, notice=observer.notice
+        model, template, seed=seed, max_rows=max_rows, dtype=settings["dtype"], device=settings["device"], notice=observer.notice
     )
     parts.longest_sequence(problems, rollout, max_new_tokens, loaded, key="max-new-tokens")
-    _writable(output)
     observer.phase("evaluating", len(problems) * samples)
     results = in_parts.evaluate_in_parts(
         rollout,
         problems,
         samples,
-        Sampling(max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p),
+        Sampling(max_new_tokens=max_new_tokens, temperature=settings["temperature"], top_p=settings["top_p"]),
         folder=output / PARTS,
         settings=settings,
         max_rows=max_rows,
-        require_stop=require_stop,
+        require_stop=settings["require_stop"],
         on_progress=observer.advance,
         notice=observer.notice,
     )
     kept = record.record(settings, problems, results, ks, seed=seed)
-    in_parts.finish(output / PARTS, output / "completions.parquet")
-    record.write(output / RECORD, kept)
-    in_parts.discard(output / PARTS)
-    with EventLog(output / "timings.jsonl") as log:
-        log.append("evaluation", seconds=time.monotonic() - began, completions=len(problems) * samples)
+    in_parts.finish(output / PARTS, output / RECORD, output / "completions.parquet", kept)
+    seconds, timings = time.monotonic() - began, output / "timings.jsonl"
+    with saving("the time that it took", timings, kept="The evaluation is whole.", fix=in_parts.GO_ON), EventLog(timings) as log:
+        log.append("evaluation", seconds=seconds, completions=len(problems) * samples)
     return Evaluated(record=kept, folder=output)
 
 

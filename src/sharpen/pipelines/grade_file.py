@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
 from sharpen.errors import ProblemError, RunError
+from sharpen.folders import saving
 from sharpen.grading.table import Columns, Grades, Item, grade_items, items, record
 from sharpen.grading.verdict import Mode, Verdict
 from sharpen.problems.checks import check_sandbox
@@ -75,9 +76,22 @@ def _writer(path: Path | None) -> Iterator[Callable[[Item, Verdict], None] | Non
         file: Any = temporary.open("w", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise RunError(f"--output {path}: cannot be written: {error}.", fix="Name a file in a folder that can be written to.") from error
+
+    def write(item: Item, verdict: Verdict) -> None:
+        with told():
+            file.write(json.dumps(record(item, verdict), ensure_ascii=False) + "\n")
+
+    def told() -> AbstractContextManager[None]:
+        kept = "The file that is graded, and an earlier file of verdicts, are as they were."
+        fix = "Make room there, or name a file on another disk, and grade again."
+        return saving("verdicts", path, kept=kept, fix=fix, partial=temporary)
+
     try:
-        with file:
-            yield lambda item, verdict: file.write(json.dumps(record(item, verdict), ensure_ascii=False) + "\n")
-        os.replace(temporary, path)
+        yield write
+        with told():
+            file.close()
+            os.replace(temporary, path)
     finally:
+        with suppress(OSError):  # closing writes what is left, which cannot be written either
+            file.close()
         temporary.unlink(missing_ok=True)

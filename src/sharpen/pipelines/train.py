@@ -20,6 +20,7 @@ from sharpen.evaluation import in_parts, record
 from sharpen.evaluation.changes import Changes, changes
 from sharpen.evaluation.evaluate import evaluate
 from sharpen.evaluation.summary import Comparison, ProblemResult, summarise
+from sharpen.folders import saving
 from sharpen.models import lora
 from sharpen.models.loading import LoadedModel, resolve_device, resolve_dtype
 from sharpen.models.policy import LanguagePolicy, Policy
@@ -84,14 +85,14 @@ def train(recipe: Recipe, *, recipe_path: Path | str, resume: bool = False, obse
     """
     observer, recipe_path = observer or Silent(), Path(recipe_path)
     path = run_folder.choose(recipe, recipe_path, resume=resume)
-    folder = run_folder.reopen(path, recipe) if resume else run_folder.create(path, recipe)
-    try:
-        run = _Run(recipe, recipe_path.parent, folder, observer)
-    except SharpenError:
-        if not resume:  # nothing was run, so nothing is left behind
-            shutil.rmtree(path)
-        raise
-    return run.go()
+    with run_folder.opened(path, recipe, resume=resume) as folder:
+        try:
+            run = _Run(recipe, recipe_path.parent, folder, observer)
+        except SharpenError:
+            if not resume:  # nothing was run, so nothing is left behind
+                shutil.rmtree(path)
+            raise
+        return run.go()
 
 
 class _Run:
@@ -147,7 +148,9 @@ class _Run:
         self.loaded, self.rollout = self._load()
         before = self._evaluate("before")
         found = changes(before, after, self.recipe.evaluation.ks, seed=self.recipe.seed)
-        self.folder.write_json(self.folder.evaluation / "comparison.json", found.to_dict())
+        path = self.folder.evaluation / "comparison.json"
+        with saving("the comparison", path, kept="The model and its evaluations are kept.", fix=in_parts.GO_ON):
+            self.folder.write_json(path, found.to_dict())
         return found
 
     def _load(self, notice: Callable[[str], None] | None = None) -> tuple[LoadedModel, Rollout]:
@@ -285,9 +288,8 @@ class _Run:
             on_progress=self.observer.advance,
             notice=self.observer.notice,
         )
-        in_parts.finish(parts_folder, path.with_suffix(".parquet"))
-        record.write(path, record.record(kept, self.held_out, results, settings.ks, seed=recipe.seed, step=step))
-        in_parts.discard(parts_folder)
+        whole = record.record(kept, self.held_out, results, settings.ks, seed=recipe.seed, step=step)
+        in_parts.finish(parts_folder, path, path.with_suffix(".parquet"), whole)
         return results
 
     def _figures(self, step: int) -> dict[str, Any]:

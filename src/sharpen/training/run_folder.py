@@ -15,11 +15,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sharpen.errors import RecipeError, RunError
+from sharpen.folders import alone
 from sharpen.recipe import Recipe, differences, load_recipe, to_table
 
 # What may change between a run and its continuation.
@@ -99,6 +102,19 @@ def choose(recipe: Recipe, recipe_path: Path, *, resume: bool) -> Path:
         number += 1
         newest, path = path, base.with_name(f"{base.name}-{number}")
     return newest if resume and number > 1 else path
+
+
+@contextmanager
+def opened(path: Path, recipe: Recipe, *, resume: bool) -> Iterator[RunFolder]:
+    """The folder of a new run, or with `resume` of an earlier one, held for this process alone; errors as in `create` and `reopen`.
+
+    Raises:
+        RunError: another process trains there.
+    """
+    begun = resume and RunFolder(path).recipe.is_file()
+    folder = RunFolder(path) if begun else reopen(path, recipe) if resume else create(path, recipe)
+    with alone(path, "trains there", fix="Wait for it, or choose another folder by output=..."):
+        yield reopen(path, recipe) if begun else folder
 
 
 def create(path: Path, recipe: Recipe) -> RunFolder:
