@@ -11,6 +11,7 @@ mistake, a wrong one at it, and none after it.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -26,14 +27,17 @@ from sharpen.pipelines.label_steps import judge
 from sharpen.pipelines.step_sources import Reader
 from sharpen.problems.multi_step import LEVELS, MultiStepSource, generate
 from sharpen.problems.templates import Template
+from sharpen.rewards.calculations import calculations
 from sharpen.rewards.splitters import split
 from sharpen.rewards.step_files import Marked, read_marks
 from sharpen.rewards.step_labels import Answered, Cost, MonteCarlo, StepLabel, by_completion, by_rule
+from sharpen.rewards.steps import equations
 from sharpen.rollout.engine import Sampling
 from sharpen.rollout.torch_engine import TorchEngine
 
 Row = Sequence[StepLabel]
 KINDS = ("hard", "soft")
+RULES = {"rule, equations": equations, "rule, calculations": calculations}
 
 
 def powers(n: int) -> list[int]:
@@ -122,7 +126,7 @@ def people(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     for name, rows in sets.items():
         true = [[label.value for label in one.labels] for one in rows]
         said = {
-            "rule": values([by_rule(one.texts) for one in rows]),
+            **{name: values([by_rule(one.texts, rule=rule) for one in rows]) for name, rule in RULES.items()},
             "every step right": [[1.0] * len(row) for row in true],
             "every step wrong": [[0.0] * len(row) for row in true],
         }
@@ -140,7 +144,7 @@ def people(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             labelled, cost = complete(loaded, rollout, some, settings)
             true = [[label.value for label in one.labels] for one in rows]
             said = by_rollouts(labelled, args.rollouts)
-            said["rule, the same solutions"] = values([by_rule(one.texts) for one in rows])
+            said |= {f"{name}, the same": values([by_rule(one.texts, rule=rule) for one in rows]) for name, rule in RULES.items()}
             said["every step wrong"] = [[0.0] * len(row) for row in true]
             found = {way: quality(labels, true, seed=args.seed) for way, labels in said.items()}
             show(f"{name}, completed by {args.model}, beside people's first mistake", found)
@@ -167,7 +171,9 @@ class _Told:
 
 
 def cell(one: Estimate) -> str:
-    return "–" if one.value != one.value else f"{100 * one.value:.0f} ({100 * one.low:.0f}–{100 * one.high:.0f})"
+    if math.isnan(one.value):
+        return "–"
+    return f"{100 * one.value:.0f}" + ("" if math.isnan(one.low) else f" ({100 * one.low:.0f}–{100 * one.high:.0f})")
 
 
 def show(title: str, found: Mapping[str, LabelQuality]) -> None:

@@ -2,9 +2,11 @@
 
 import math
 
+import pyarrow.parquet as pq
 import pytest
 
 from sharpen.errors import RewardError
+from sharpen.rewards import labels
 from sharpen.rewards.labels import Labelled
 
 
@@ -36,3 +38,29 @@ def test_a_completion_with_labels():
 def test_labels_that_cannot_be(fields, said):
     with pytest.raises(RewardError, match=said):
         labelled(**fields)
+
+
+def test_a_file_of_labels(tmp_path):
+    rows = [labelled(steps=((0, 0.25), (2, 1.0))), labelled(label=math.nan, prompt_tokens=()), labelled(label=0.5)]
+    path = tmp_path / "labels.parquet"
+    labels.write(path, rows, about={"seed": 3}, beside={"note": ["a", "b", "c"]})
+    got = labels.read(path)
+    assert got[0] == rows[0]
+    assert got[2] == rows[2]
+    assert math.isnan(got[1].label)
+    assert labels.about(path) == {"seed": 3}
+    assert not list(tmp_path.glob("*.writing"))
+
+
+def test_files_of_labels_that_cannot_be_read(tmp_path):
+    with pytest.raises(RewardError, match="no such file of labels"):
+        labels.read(tmp_path / "none.parquet")
+    (tmp_path / "text.parquet").write_text("no parquet")
+    with pytest.raises(RewardError, match="not a readable file of labels"):
+        labels.read(tmp_path / "text.parquet")
+    path = tmp_path / "bad.parquet"
+    labels.write(path, [labelled(steps=((0, 0.25),))])
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(table.column_names.index("label_ends"), "label_ends", [[[7]]]), path)
+    with pytest.raises(RewardError, match=r"bad.parquet, row 0: .*ends at token 7"):
+        labels.read(path)

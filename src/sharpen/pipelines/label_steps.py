@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,9 +24,10 @@ from sharpen.problems.templates import Template
 from sharpen.records import Problem
 from sharpen.rewards import labels
 from sharpen.rewards.labels import Labelled
-from sharpen.rewards.splitters import Place, splitter
+from sharpen.rewards.splitters import Ends, Place, splitter
 from sharpen.rewards.step_files import Marked, Neutral, read_marks
 from sharpen.rewards.step_labels import AfterError, Answered, Cost, MonteCarlo, StepLabel, by_completion, by_rule
+from sharpen.rewards.steps import BUILT_IN
 from sharpen.rollout.rollout import Rollout
 from sharpen.rollout.torch_engine import TorchEngine
 from sharpen.tracking.observer import Observer, Silent
@@ -69,6 +70,7 @@ def label_steps(
     split: str = "lines",
     marker: str | None = None,
     marker_place: Place = "begin",
+    rule: str = "equations",
     after_error: AfterError = "judge",
     neutral: Neutral = "right",
     require_stop: bool = True,
@@ -92,6 +94,7 @@ def label_steps(
         split: the splitter's name.
         marker: of the splitter `marked`.
         marker_place: whether it begins a step or ends one.
+        rule: with `rule`, `equations` or `calculations`.
         after_error: what steps after the first wrong one are, by rule and by marks.
         neutral: what a mark of 0 is.
         require_stop: a completion that the limit cut is wrong.
@@ -108,18 +111,13 @@ def label_steps(
     observer, began = observer or Silent(), time.monotonic()
     if by not in WAYS:
         raise RecipeError(f"by '{by}': unknown.{nearest(by, WAYS)}", fix=f"Use {', '.join(WAYS)}.")
+    if rule not in BUILT_IN:
+        raise RecipeError(f"rule '{rule}': unknown.{nearest(rule, BUILT_IN)}", fix=f"Use {', '.join(BUILT_IN)}.")
     if output.suffix != ".parquet":
         raise RunError(f"output {output}: expected a .parquet file.", fix="Name it so.")
-    settings_of_draws = replace(monte_carlo or MonteCarlo(), require_stop=require_stop)
+    draws = replace(monte_carlo or MonteCarlo(), require_stop=require_stop)
     ends = splitter(split, marker=marker, marker_place=marker_place)
-    if by == "marks":
-        given: Sequence[Row | Marked] = read_marks(source, after_error=after_error, neutral=neutral)[:limit]
-        known_template = None
-    else:
-        rows, known_template = read_completions(source)
-        given = rows[:limit]
-    if not given:
-        raise RewardError(f"{source}: there are no completions in it.", fix="Give some.")
+    given, known_template = _read(source, by, after_error, neutral, limit)
     template = template or known_template or Template()
     parts.ensure_model(model, observer)
     device = resolve_device(device)
@@ -130,46 +128,66 @@ def label_steps(
         "weights": weights_digest(find_folder(model)),
         "template": template.model_dump(mode="json"),
         "require_stop": require_stop,
-        **({} if by == "marks" else {"splitter": split, "marker": marker, "marker_place": marker_place}),
-        **({"after_error": after_error} if by != "monte_carlo" else {}),
-        **({"neutral": neutral} if by == "marks" else {}),
-        **(
-            {**asdict(settings_of_draws), "dtype": resolve_dtype(dtype, device), "device": device, "max_rows": max_rows}
-            if by == "monte_carlo"
-            else {}
-        ),
     }
+    if by != "marks":
+        settings |= {"splitter": split, "marker": marker, "marker_place": marker_place}
+    if by == "monte_carlo":
+        settings |= {**asdict(draws), "dtype": resolve_dtype(dtype, device), "device": device, "max_rows": max_rows}
+    else:
+        settings |= {"after_error": after_error, **({"rule": rule} if by == "rule" else {"neutral": neutral})}
     if (found := _earlier(output, settings)) is not None:
         observer.notice(f"{output} holds these labels already")
         return replace(found, seconds=time.monotonic() - began)
     observer.phase("loading", 0)
     loaded, rollout = parts.sampling_model(model, template, seed=0, dtype=dtype, device=device)
-    reader = Reader(tokenizer=loaded.tokenizer, decode=rollout.decode, stop_ids=loaded.stop_ids, render=rollout.render)
-    work = [one for number, row in enumerate(given) if (one := _answered(reader, row, number, ends)) is not None]
+    work = _work(given, Reader(tokenizer=loaded.tokenizer, decode=rollout.decode, stop_ids=loaded.stop_ids, render=rollout.render), ends)
     if (empty := len(given) - len(work)) > 0:
         observer.notice(f"{empty} empty completions are left out")
     if by != "marks":
-        check_sandbox([one.problem for one in work], "bubblewrap", observer.notice)
+        check_sandbox([one.problem for one, _ in work], "bubblewrap", observer.notice)
     if by == "monte_carlo":
-        _check_length(work, settings_of_draws, loaded)
-    engine = TorchEngine(loaded.model, loaded.stop_ids, max_rows=max_rows, share_prefixes=True, notice=observer.notice)
+        _check_length([one for one, _ in work], draws, loaded)
     worker = _Worker(
         by=by,
-        engine=engine,
+        engine=TorchEngine(loaded.model, loaded.stop_ids, max_rows=max_rows, share_prefixes=True, notice=observer.notice),
         rollout=rollout,
-        draws=settings_of_draws,
+        draws=draws,
+        rule=BUILT_IN[rule],
         after_error=after_error,
         require_stop=require_stop,
         observer=observer,
     )
-    worker.in_parts(work, [row.labels if isinstance(row, Marked) else () for row in given], output, settings, max_rows)
+    worker.in_parts(work, output, settings, max_rows)
     result = _earlier(output, settings)
     assert result is not None
     return replace(result, seconds=time.monotonic() - began)
 
 
-def _answered(reader: Reader, row: Row | Marked, number: int, ends: Any) -> Answered | None:
-    return reader.marked(row, number) if isinstance(row, Marked) else reader.answered(row, ends)
+def _read(
+    source: Path, by: str, after_error: AfterError, neutral: Neutral, limit: int | None
+) -> tuple[Sequence[Row | Marked], Template | None]:
+    """What is to be labelled, and how its prompts were written, where that is known."""
+    template = None
+    if by == "marks":
+        given: Sequence[Row | Marked] = read_marks(source, after_error=after_error, neutral=neutral)
+    else:
+        given, template = read_completions(source)
+    if not given:
+        raise RewardError(f"{source}: there are no completions in it.", fix="Give some.")
+    return given[:limit], template
+
+
+def _work(given: Sequence[Row | Marked], reader: Reader, ends: Ends) -> list[tuple[Answered, tuple[StepLabel, ...]]]:
+    """The completions in the model's tokens, each with people's marks; empty ones are left out."""
+    work: list[tuple[Answered, tuple[StepLabel, ...]]] = []
+    for number, row in enumerate(given):
+        if isinstance(row, Marked):
+            work.append((reader.marked(row, number), row.labels))
+        elif (one := reader.answered(row, ends)) is not None:
+            work.append((one, ()))
+    if not work:
+        raise RewardError("There are only empty completions.", fix="Give completions with text.")
+    return work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,12 +198,13 @@ class _Worker:
     engine: TorchEngine
     rollout: Rollout
     draws: MonteCarlo
+    rule: Callable[..., Any]
     after_error: AfterError
     require_stop: bool
     observer: Observer
 
     def in_parts(
-        self, work: Sequence[Answered], marks: Sequence[Sequence[StepLabel]], output: Path, settings: Mapping[str, Any], max_rows: int
+        self, work: Sequence[tuple[Answered, tuple[StepLabel, ...]]], output: Path, settings: Mapping[str, Any], max_rows: int
     ) -> None:
         """Label all, part by part, and put the parts together."""
         folder = output.with_name(output.name + ".parts")
@@ -193,19 +212,17 @@ class _Worker:
             in_parts.claim(folder, settings)
         except OSError as error:
             raise RunError(f"output {output}: cannot be written: {error}.", fix="Choose a folder that you may write.") from error
-        rollouts = sum(len(one.steps) - 1 for one in work) * self.draws.rollouts
         sampled = self.by == "monte_carlo"
-        mean = max(1, rollouts // len(work))
-        ranges = in_parts.cut(len(work), mean, max_rows) if sampled else in_parts.cut(len(work), 1, PART // in_parts.ROWS)
-        self.observer.phase("labelling", rollouts if sampled else len(work), "continuations" if sampled else "completions")
+        todo = [(len(one.steps) - 1) * self.draws.rollouts if sampled else 1 for one, _ in work]
+        ranges = in_parts.cut(len(work), max(1, sum(todo) // len(work)), max_rows if sampled else PART // in_parts.ROWS)
+        self.observer.phase("labelling", sum(todo), "continuations" if sampled else "completions")
         for number, (start, stop) in enumerate(ranges):
             path = folder / f"part-{number:05d}.parquet"
-            some = work[start:stop]
-            if _is_whole(path, len(some)):
-                self.observer.advance(sum(len(one.steps) - 1 for one in some) * self.draws.rollouts if sampled else len(some))
+            if _is_whole(path, stop - start):
+                self.observer.advance(sum(todo[start:stop]))
                 continue
-            some = self.judged(some)
-            found, cost = self.label(some, marks[start:stop])
+            some = self.judged([one for one, _ in work[start:stop]])
+            found, cost = self.label(some, [marks for _, marks in work[start:stop]])
             _write(path, some, found, cost)
         in_parts.finish(folder, output, {labels.ABOUT: json.dumps(dict(settings), sort_keys=True).encode()})
         in_parts.discard(folder)
@@ -231,7 +248,9 @@ class _Worker:
         if self.by == "marks":
             return [list(one) for one in marks], Cost()
         texts = [[step.text for step in one.steps] for one in some]
-        return [by_rule(row, one.verdict, after_error=self.after_error) for row, one in zip(texts, some, strict=True)], Cost()
+        return [
+            by_rule(row, one.verdict, after_error=self.after_error, rule=self.rule) for row, one in zip(texts, some, strict=True)
+        ], Cost()
 
 
 def judge(items: Sequence[tuple[Problem, str]]) -> list[float | None]:

@@ -67,7 +67,9 @@ class StepSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     function: str = Field(
-        "equations", description="equations (does each step's hold?), or your own as path/to/file.py:name or package.module:name"
+        "equations",
+        description="equations (does each step's hold?), calculations (the same with parentheses, chains and rounding), or your own as "
+        "path/to/file.py:name or package.module:name",
     )
     splitter: str = Field(
         "lines",

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from sharpen.errors import RewardError
+from sharpen.rewards.calculations import calculations
 from sharpen.rewards.splitters import Step
 
 _NUMBER = r"-?\d+(?:\.\d+)?"
@@ -52,7 +53,7 @@ def _value(expression: str) -> Fraction | None:
     return sum(terms, Fraction(0))
 
 
-BUILT_IN: Mapping[str, Callable[..., Any]] = {"equations": equations}
+BUILT_IN: Mapping[str, Callable[..., Any]] = {"calculations": calculations, "equations": equations}
 
 
 def step_columns(function: Callable[..., Any], columns: Mapping[str, list[Any]], places: Sequence[int]) -> dict[str, list[Any]]:
