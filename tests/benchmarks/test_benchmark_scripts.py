@@ -88,3 +88,18 @@ def test_scaling(model, tmp_path) -> None:
         assert [p["completion_tokens"] for p in one["points"]] == [16, 32]
         assert all(0 < p["attention_share"] < 1 for p in one["points"])
         assert isinstance(one["exponent"], float)
+
+
+@pytest.mark.slow
+def test_step_labels(model, tmp_path, data_dir) -> None:
+    written = tmp_path / "figures.json"
+    options = ["--people", "--data", str(data_dir), "--model", str(model), "--solutions", "2", "--rollouts", "2", "--new", "4"]
+    command = [sys.executable, str(BENCHMARKS / "step_labels.py"), *options, "--json", str(written)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    record = json.loads(written.read_text(encoding="utf-8"))
+    found = record["results"]["MR-GSM8K"]
+    assert (found["quality"]["rule, equations"]["solutions"], found["completed"]["quality"]["hard, n = 2"]["solutions"]) == (590, 2)
+    # everything is wrong once: so many solutions have a first mistake at their first step
+    assert found["quality"]["every step wrong"]["recall"]["value"] == 1.0
+    assert found["completed"]["cost"]["rollouts"] == 2 * found["completed"]["cost"]["steps"]
