@@ -66,11 +66,13 @@ def test_training_begins_at_a_logit_of_0(causal: Path) -> None:
 
 def test_a_logit_is_the_heads_of_the_state_that_the_last_token_left(outcome: RewardModel) -> None:
     hidden = outcome.module.model(input_ids=torch.tensor([[10, 11, 28]])).last_hidden_state[0, 2]
-    expected = float(hidden @ torch.linspace(-1, 1, 32))
+    expected = float((hidden @ torch.linspace(-1, 1, 32)).detach())
     assert outcome.score([(10, 11)], [(28,)])[0] == pytest.approx(expected, abs=1e-5)
     # an empty completion: the prompt's last token; an empty prompt: the completion's
     hidden = outcome.module.model(input_ids=torch.tensor([[10, 11]])).last_hidden_state[0, 1]
-    assert outcome.score([(10, 11), ()], [(), (10, 11)]) == pytest.approx([float(hidden @ torch.linspace(-1, 1, 32))] * 2, abs=1e-5)
+    assert outcome.score([(10, 11), ()], [(), (10, 11)]) == pytest.approx(
+        [float((hidden @ torch.linspace(-1, 1, 32)).detach())] * 2, abs=1e-5
+    )
 
 
 def test_transformers_gives_the_same_logit(outcome: RewardModel, tmp_path: Path) -> None:
@@ -193,9 +195,10 @@ def test_batches_share_prompts_and_keep_to_the_budget(outcome: RewardModel) -> N
     # one prompt of 3 with completions of 3 + 1 and 7 + 1: 15 positions; then 2 + (1 + 1) + (3 + 1): 8; then 5 + 10 + 1: 16
     assert [sorted(part) for part in outcome.batches(sequences, 16)] == [[0, 1], [2, 4], [3]]
     assert [sorted(part) for part in outcome.batches(sequences, 1)] == [[0], [1], [2], [4], [3]]
-    rows = [sorted(part) for part in gpt2().batches(sequences, 18)]
-    # padded rows of 3, 5, 6, 10 and 15: 2 · 5, then 2 · 10 is too much
-    assert rows == [[2, 4, 0], [1], [3]] or rows == [[0, 2, 4], [1], [3]]
+    assert list(outcome.batches(sequences[:4], 16, together=2)) == [[0, 1], [2, 3]]
+    # padded rows of 3 + 1, 5 + 1, 6 + 1, 10 + 1 and 15 + 1: three of 7 are 21, and with the next they would be four of 11
+    assert list(gpt2().batches(sequences, 21)) == [[2, 4, 0], [1], [3]]
+    assert list(gpt2().batches(sequences, 20)) == [[2, 4], [0], [1], [3]]
 
 
 def test_what_is_no_reward_model_is_refused(causal: Path, outcome: RewardModel, tmp_path: Path) -> None:
@@ -236,7 +239,7 @@ def test_a_head_that_is_missing_is_told(causal: Path, outcome: RewardModel, tmp_
 
 
 def test_too_long_and_empty_texts_are_told(outcome: RewardModel) -> None:
-    with pytest.raises(ModelError, match="need 257 positions, and the reward model .* has 256"):
+    with pytest.raises(ModelError, match=r"need 257 positions, and the reward model .* has 256"):
         outcome.score([(7,) * 200], [(8,) * 57])
     with pytest.raises(ModelError, match="without any token"):
         outcome.score([()], [()])

@@ -129,29 +129,41 @@ class RewardModel:
         index = [start + place + 1 for row, start in zip(rows, starts, strict=False) for place in row.places]
         return self._number(hidden[torch.tensor(index, dtype=torch.int64, device=hidden.device)])
 
-    def batches(self, sequences: Sequence[Reading], budget: int | None = None) -> Iterator[list[int]]:
-        """Cut sequences into forward passes of at most so many token positions each, as lists of their places; a longer one goes alone."""
+    def batches(self, sequences: Sequence[Reading], budget: int | None = None, *, together: int = 1) -> Iterator[list[int]]:
+        """Cut sequences into forward passes of at most so many token positions each.
+
+        Args:
+            sequences: what is read.
+            budget: token positions, prompts and padding included; `batch_tokens` when None. What is longer by itself goes alone.
+            together: so many neighbours are never parted: 2 for pairs.
+
+        Returns:
+            The places of the sequences of each pass.
+        """
         budget = budget or self.batch_tokens
         shared = self._states is not None and self._states.share_prompt
         firsts: dict[tuple[int, ...], int] = {}
         for place, one in enumerate(sequences):
             firsts.setdefault(one.prompt, place)
-
-        def length(place: int) -> int:
-            return len(sequences[place].prompt) + len(sequences[place].completion)
-
+        lengths = [len(one.prompt) + len(one.completion) + 1 for one in sequences]
+        units = [list(range(start, min(start + together, len(sequences)))) for start in range(0, len(sequences), together)]
         # Equal prompts next to each other, or sequences of about one length.
-        order = sorted(range(len(sequences)), key=lambda place: firsts[sequences[place].prompt] if shared else length(place))
+        units.sort(key=lambda unit: firsts[sequences[unit[0]].prompt] if shared else max(lengths[place] for place in unit))
         current: list[int] = []
-        for place in order:
-            grown = [*current, place]
-            prompts = {sequences[i].prompt for i in grown}
-            own = sum(len(sequences[i].completion) + 1 for i in grown)
-            size = sum(map(len, prompts)) + own if shared else len(grown) * max(map(length, grown))
-            if current and size > budget:
+        prompts: set[tuple[int, ...]] = set()
+        size = 0
+        for unit in units:
+            new = {sequences[place].prompt for place in unit}
+            if shared:
+                own = sum(lengths[place] - len(sequences[place].prompt) for place in unit)
+                grown = size + own + sum(map(len, new - prompts))
+            else:
+                grown = (len(current) + len(unit)) * max(lengths[place] for place in [*current, *unit])
+            if current and grown > budget:
                 yield current
-                grown = [place]
-            current = grown
+                current, prompts = [], set()
+                grown = own + sum(map(len, new)) if shared else len(unit) * max(lengths[place] for place in unit)
+            current, prompts, size = [*current, *unit], prompts | new, grown
         if current:
             yield current
 
