@@ -11,7 +11,8 @@ from sharpen.errors import RewardError
 from sharpen.records import Completion, Group, Problem
 from sharpen.rewards.score import Scorer
 from sharpen.rewards.settings import RewardFunctionSettings, RewardSettings, StepSettings
-from sharpen.rewards.steps import Step, equations, judge, split
+from sharpen.rewards.splitters import Step
+from sharpen.rewards.steps import equations, judge
 from tiny import IM_END, tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
@@ -25,22 +26,6 @@ def decode(ids: object) -> str:
 def completion(text: str, *, stopped: bool = True) -> Completion:
     ids = tuple(TOKENIZER(text, add_special_tokens=False)["input_ids"]) + ((IM_END,) if stopped else ())
     return Completion(tokens=ids, sampling_logprobs=(0.0,) * len(ids), text=text, finish_reason="stop" if stopped else "length")
-
-
-def test_lines_are_steps_and_the_end_token_belongs_to_the_last() -> None:
-    # characters 0-3 are `1+1=`, and so on: "1+1=2\n" ends at token 5, "2+2=4" and the stop token at 11
-    assert split(completion("1+1=2\n2+2=4"), decode) == [Step(5, "1+1=2"), Step(11, "2+2=4")]
-
-
-def test_without_a_boundary_there_is_one_step() -> None:
-    assert split(completion("1+1=2"), decode) == [Step(5, "1+1=2")]
-    assert split(completion("1+1=2", stopped=False), decode) == [Step(4, "1+1=2")]
-    assert split(completion(""), decode) == [Step(0, "")]
-
-
-def test_blank_lines_and_a_last_line_end_join_the_step_before() -> None:
-    assert split(completion("a\n\nb\n"), decode) == [Step(1, "a"), Step(5, "b")]
-    assert split(completion("a\n\nb\n", stopped=False), decode) == [Step(1, "a"), Step(4, "b")]
 
 
 @pytest.mark.parametrize(

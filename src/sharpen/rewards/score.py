@@ -22,7 +22,8 @@ from sharpen.rewards.beside import Logged, TrainerState
 from sharpen.rewards.call import Columns, Value, call
 from sharpen.rewards.functions import RewardFunction
 from sharpen.rewards.settings import RewardFunctionSettings, RewardSettings, load_function
-from sharpen.rewards.steps import judge, split, step_columns
+from sharpen.rewards.splitters import split
+from sharpen.rewards.steps import judge, step_columns
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Scorer:
         self._fail_fast = settings.fail_fast
         self._decode = decode
         self._steps = (settings.steps.function, settings.steps.load(base)) if decode is not None else None
+        self._ends = settings.steps.ends
         self._training_steps = steps
         self._settings = settings
         self._functions: dict[str, tuple[RewardFunctionSettings, RewardFunction]] = {
@@ -144,7 +146,7 @@ class Scorer:
         if self._decode is None or self._steps is None or not completions:
             return None
         (name, function), filled = self._steps, [place for place, completion in enumerate(completions) if completion.tokens]
-        steps = [split(completions[place], self._decode) for place in filled]
+        steps = [split(completions[place], self._decode, self._ends) for place in filled]
         found = judge(name, function, steps, [totals[place] for place in filled], step_columns(function, columns, filled))
         by_place = dict(zip(filled, found, strict=True))
         every = [by_place.get(place, ()) for place in range(len(completions))]

@@ -15,6 +15,7 @@ from sharpen.grading.confined import SandboxKind
 from sharpen.rewards import steps
 from sharpen.rewards.beside import ARGUMENTS
 from sharpen.rewards.functions import BUILT_IN, COLUMNS, RewardFunction
+from sharpen.rewards.splitters import Ends, Place, splitter
 
 
 class RewardFunctionSettings(BaseModel):
@@ -61,13 +62,19 @@ class RewardFunctionSettings(BaseModel):
 
 
 class StepSettings(BaseModel):
-    """What judges the steps of a completion, `[rewards.steps]`; used by methods with process supervision."""
+    """What the steps of a completion are and what judges them, `[rewards.steps]`; used by methods with process supervision."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     function: str = Field(
-        "equations", description="equations (does each line's hold?), or your own as path/to/file.py:name or package.module:name"
+        "equations", description="equations (does each step's hold?), or your own as path/to/file.py:name or package.module:name"
     )
+    splitter: str = Field(
+        "lines",
+        description="what a step is: lines, blank_lines (paragraphs), sentences, marked (from one `Step 1:`, `1.` or ки to the next)",
+    )
+    marker: str | None = Field(None, description="with marked, a regular expression in place of those marks; ^ is the beginning of a line")
+    marker_place: Place = Field("begin", description="whether your marker begins a step or ends one (end)")
 
     @field_validator("function")
     @classmethod
@@ -78,6 +85,19 @@ class StepSettings(BaseModel):
                 f"unknown step function '{function}'.{nearest(function, steps.BUILT_IN)} Use {known}, or your own as path/to/file.py:name"
             )
         return function
+
+    @model_validator(mode="after")
+    def _splits(self) -> StepSettings:
+        try:
+            _ = self.ends
+        except RewardError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def ends(self) -> Ends:
+        """The splitter."""
+        return splitter(self.splitter, marker=self.marker, marker_place=self.marker_place)
 
     def load(self, base: Path | None = None) -> RewardFunction:
         """The callable; see `load_function`."""

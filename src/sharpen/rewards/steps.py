@@ -1,4 +1,4 @@
-"""Rewards of steps: a completion's lines, each judged; the last one by the completion's own reward.
+"""Rewards of steps: a completion is split (`sharpen.rewards.splitters`) and each step judged; the last one by the completion's own reward.
 
 A step function is any callable `fn(steps: list[list[str]], **columns) -> list[list[float | None]]`, with one value a step and None for one
 that it does not judge; the columns are those of reward functions (`sharpen.rewards.functions`).
@@ -11,46 +11,14 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from sharpen.errors import RewardError
-from sharpen.records import Completion
+from sharpen.rewards.splitters import Step
 
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _EQUATION = re.compile(rf"({_NUMBER}(?:\s*[-+*/×x]\s*{_NUMBER})+)\s*=\s*({_NUMBER})(?![\d.]*\s*[-+*/×])")
 _TERM = re.compile(rf"\s*([-+*/×x])\s*({_NUMBER})")
-
-
-class Step(NamedTuple):
-    """The place of a step's last token, and its text."""
-
-    end: int
-    text: str
-
-
-def split(completion: Completion, decode: Callable[[Sequence[int]], str]) -> list[Step]:
-    """A completion's steps: its lines, blank ones joined to the line before.
-
-    A step ends at the token that holds its line's end; the last one ends at the completion's last token, the stop token included. A
-    completion without a line's end is one step. Tokens are what is cut: the text is never encoded again.
-
-    Args:
-        completion: at least one token.
-        decode: token ids → text.
-    """
-    tokens = completion.tokens
-    body = len(tokens) - (completion.finish_reason == "stop")
-    ends = [t for t in range(body) if "\n" in decode(tokens[t : t + 1])]
-    steps: list[Step] = []
-    start = 0
-    for end in [*ends, len(tokens) - 1]:
-        text = decode(tokens[start : min(end + 1, body)])
-        if text.strip():
-            steps.append(Step(end, text.strip()))
-            start = end + 1
-    if not steps:
-        return [Step(len(tokens) - 1, "")]
-    return [*steps[:-1], Step(len(tokens) - 1, steps[-1].text)]
 
 
 def equations(steps: Sequence[Sequence[str]]) -> list[list[float | None]]:
