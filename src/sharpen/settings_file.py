@@ -1,4 +1,7 @@
-"""Settings in a TOML file: read, overridden from the command line, checked against a typed model. An unknown key names the nearest known one."""
+"""Settings in a TOML file: read, overridden from the command line, checked against a typed model.
+
+An unknown key is an error that names the nearest known one.
+"""
 
 from __future__ import annotations
 

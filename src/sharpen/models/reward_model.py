@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +97,7 @@ class RewardModel:
         """
         self._check("outcome")
         wanted = [Reading(tuple(p), tuple(c), (len(c) - 1,)) for p, c in zip(prompts, completions, strict=True)]
-        return [values[0] for values in self._read(wanted)]
+        return [values[0] for values in self.read(wanted)]
 
     def score_steps(
         self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], ends: Sequence[Sequence[int]]
@@ -114,7 +114,7 @@ class RewardModel:
         """
         self._check("process")
         wanted = [Reading(tuple(p), tuple(c), tuple(e)) for p, c, e in zip(prompts, completions, ends, strict=True)]
-        return [torch.tensor(values, dtype=torch.float64).sigmoid().tolist() for values in self._read(wanted)]
+        return [torch.tensor(values, dtype=torch.float64).sigmoid().tolist() for values in self.read(wanted)]
 
     def logits(self, sequences: Sequence[Reading]) -> Tensor:
         """The numbers of these sequences in one forward pass, [M], sequence by sequence, with gradient; in float32 at least."""
@@ -167,8 +167,12 @@ class RewardModel:
         if current:
             yield current
 
-    def save(self, folder: Path | str) -> Path:
+    def save(self, folder: Path | str, beside: Callable[[Path], None] | None = None) -> Path:
         """Write weights, config, tokenizer and `reward_model.json`: under another name first, then renamed; what was there is replaced.
+
+        Args:
+            folder: where it will lie.
+            beside: writes more into the folder before it is renamed.
 
         Raises:
             ModelError: the folder cannot be written.
@@ -179,6 +183,9 @@ class RewardModel:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
             self.write(temporary)
+            if beside is not None:
+                beside(temporary)
+                sync_folder(temporary)
             shutil.rmtree(folder, ignore_errors=True)
             os.rename(temporary, folder)
             sync(folder.parent)
@@ -215,13 +222,21 @@ class RewardModel:
             )
 
     @torch.no_grad()
-    def _read(self, sequences: Sequence[Reading]) -> list[list[float]]:
+    def read(self, sequences: Sequence[Reading], on_progress: Callable[[int], None] | None = None) -> list[list[float]]:
+        """The logits of these sequences, a list each, without gradient.
+
+        Args:
+            sequences: what is read where.
+            on_progress: called with the number of sequences that have just been read.
+        """
         out: list[list[float]] = [[] for _ in sequences]
         for places in self.batches(sequences):
             found = self.logits([sequences[place] for place in places]).tolist()
             for place in places:
                 count = len(sequences[place].places)
                 out[place], found = found[:count], found[count:]
+            if on_progress is not None:
+                on_progress(len(places))
         return out
 
     def _normed(self, one: Reading) -> Reading:
