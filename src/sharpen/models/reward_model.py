@@ -85,6 +85,10 @@ class RewardModel:
         """Whether a causal body is read at a token of ours; an encoder reads a question and an answer as a pair, in a way of its own."""
         return self._head is not None
 
+    def fits(self, tokens: int) -> bool:
+        """Whether a text of so many tokens has a place in the model's context."""
+        return self._context is None or tokens <= self._context
+
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[float]:
         """One logit a completion, read at its last token (an empty one's at the prompt's).
 
@@ -244,7 +248,7 @@ class RewardModel:
         total = len(one.prompt) + len(one.completion)
         if total == 0:
             raise ModelError(f"The reward model {self.name} was given a text without any token.", fix="Give a prompt or a completion.")
-        if self._context is not None and total > self._context:
+        if not self.fits(total):
             raise ModelError(
                 f"A prompt of {len(one.prompt)} and a completion of {len(one.completion)} tokens need {total} positions, and the reward "
                 f"model {self.name} has {self._context}.",

@@ -113,8 +113,9 @@ class _Run:
         parts.probe_rewards(self.scorer, self.train_problems[0], recipe.rollout.group_size)
         parts.ensure_model(recipe.model, observer)
         self.loaded, self.rollout = self._load(observer.notice)
-        if self.method.supervision == "process":
-            self.scorer = Scorer(recipe.rewards, base=base, decode=self.rollout.decode, steps=recipe.training.steps)
+        decode = self.rollout.decode if self.method.supervision == "process" else None
+        self.scorer.meet(self.loaded.tokenizer, observer.notice, decode=decode)
+        self._know_reward_models()
         self.policy = LanguagePolicy(self.loaded.model, recompute=recipe.training.gradient_checkpointing)
         self.memory = self._plan_memory()
 
@@ -143,6 +144,7 @@ class _Run:
     def _changes(self, step: int) -> Changes:
         """Evaluate the trained model, then the one before training, which waits until now so that training begins at once."""
         after = self._evaluate("after", step=step)
+        self.scorer.close()
         del self.policy, self.scorer, self.rollout, self.loaded  # the model has been written, and its memory is needed
         self.loaded, self.rollout = self._load()
         before = self._evaluate("before")
@@ -183,6 +185,18 @@ class _Run:
             )
         return train, held_out
 
+    def _know_reward_models(self) -> None:
+        """Note the weights of reward models, and refuse to go on with others."""
+        digests = {name: model.digest() for name, model in self.scorer.models.items()}
+        if not digests:
+            return
+        known = self.resolved.setdefault("reward_models", digests)
+        if changed := sorted(name for name in digests.keys() | known.keys() if digests.get(name) != known.get(name)):
+            raise RunError(
+                f"resume {self.folder.path}: the weights of a reward model ({', '.join(changed)}) are not those the run began with.",
+                fix="Bring the old reward model back, or begin a new run without --resume.",
+            )
+
     def _plan_memory(self) -> MemoryEstimate:
         """Choose the token budget if it is left to us, and refuse a run that cannot fit."""
         recipe = self.recipe
@@ -199,6 +213,7 @@ class _Run:
             "rows": recipe.rollout.max_rows,
             "sequence_length": max(longest),
             "optimiser": recipe.training.optimiser,
+            "rewards": self.scorer.memory(self.resolved["device"]),
         }
         if "token_budget" not in self.resolved:
             chosen = recipe.training.token_budget
