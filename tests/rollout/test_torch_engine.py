@@ -10,7 +10,7 @@ from sharpen.models.policy import LanguagePolicy
 from sharpen.records import Problem, TrainingBatch, pad
 from sharpen.rollout.engine import Sampled, Sampling
 from sharpen.rollout.rollout import Rollout
-from sharpen.rollout.torch_engine import TorchEngine
+from sharpen.rollout.torch_engine import TorchEngine, shared_homes
 from tiny import END_OF_TEXT, IM_END, tiny_model, tiny_tokenizer
 
 STOPS = (IM_END, END_OF_TEXT)
@@ -160,6 +160,25 @@ def test_every_family_writes_what_transformers_writes_and_the_trainer_reads(name
     batch = batch_of(prompts, sampled, 3)
     ours = LanguagePolicy(model).logprobs(batch, temperature=1.0).logprobs
     torch.testing.assert_close(ours, batch.sampling_logprobs, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("max_rows", [3, 64])
+def test_prompts_that_others_begin_with_are_not_read_twice(name: str, max_rows: int) -> None:
+    model = family(name)
+    generator = torch.Generator().manual_seed(5)
+    long, other = (tuple(torch.randint(5, 99, (n,), generator=generator).tolist()) for n in (12, 7))
+    prompts = [long[:4], other, long[:9], long, long[:4], (*long[:8], (long[8] + 1) % 99)]  # the last one leaves the others' way
+    assert shared_homes(prompts) == [3, 1, 3, 3, 3, 5]
+    seeds, sampling = [[10 * p + i for i in range(3)] for p in range(6)], Sampling(max_new_tokens=30)
+    apart, together = (TorchEngine(model, range(10), max_rows=max_rows, share_prefixes=share) for share in (False, True))
+    expected, got = (flat(engine.sample(prompts, seeds, sampling)) for engine in (apart, together))
+    assert [one.tokens for one in got] == [one.tokens for one in expected]
+    for a, b in zip(got, expected, strict=True):
+        assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
+    assert together.tokens_read < apart.tokens_read
+    if max_rows == 64:  # with fewer rows a prompt may be read again for those that wait
+        assert (together.tokens_read, apart.tokens_read) == (12 + 7 + 9, 4 + 7 + 9 + 12 + 4 + 9)
 
 
 def test_new_weights_are_taken_over_from_every_optimiser(prompts) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,6 +49,14 @@ def template_of(name: str) -> Any:
         return Template.model_validate({"name": name})
     except ValidationError as error:
         raise RecipeError(f"template '{name}': expected chat, r1_zero or plain.", fix="Give one of these with --template.") from error
+
+
+def one_of(option: str, value: str, known: Sequence[str]) -> None:
+    """Refuse a value that an option does not have."""
+    from sharpen.errors import RecipeError, nearest
+
+    if value not in known:
+        raise RecipeError(f"--{option} '{value}': expected {', '.join(known)}.{nearest(value, known)}")
 
 
 def ks_of(text: str | None, samples: int) -> list[int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
-from sharpen.commands.options import Seed, show
+from sharpen.commands.options import MaxNewTokens, Seed, Temperature, interruptible, one_of, show, template_of
 
 
 def train(
@@ -122,3 +122,72 @@ def compare_methods(
         found = pipeline.compare_methods(settings, path=path, observer=observer)
     show(curves.table(found))
     show(f"Plot: {curves.plot(found, Path(settings.output) / 'curves.png')}")
+
+
+def label_steps(
+    completions: Annotated[
+        Path, typer.Argument(help="A run's folder, a .parquet file of its completions, or a .jsonl file of completions or of marked steps.")
+    ],
+    model: Annotated[str, typer.Option(help='Whose tokens they are, and who completes them: "embedded", "tiny", a folder, or a hub id.')],
+    output: Annotated[Path, typer.Option(help="The file of labels, a .parquet one.")],
+    by: Annotated[str, typer.Option(help="monte_carlo, rule (do the equations hold?), or marks (of people, in the file).")] = "monte_carlo",
+    rollouts: Annotated[int, typer.Option(min=1, help="Continuations of each step (n).")] = 8,
+    estimate: Annotated[str, typer.Option(help="hard (1 if any continuation is right) or soft (the share that is).")] = "hard",
+    stop_early: Annotated[
+        bool, typer.Option("--stop-early", help="No more continuations of a step once one is right; hard labels only.")
+    ] = False,
+    max_new_tokens: MaxNewTokens = 256,
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+    splitter: Annotated[str, typer.Option(help="What a step is: lines, blank_lines, sentences or marked.")] = "lines",
+    marker: Annotated[str | None, typer.Option(help="With marked, a regular expression that begins a step.")] = None,
+    marker_ends: Annotated[bool, typer.Option("--marker-ends", help="The marker ends a step.")] = False,
+    after_error: Annotated[str, typer.Option(help="Steps after the first wrong one: judge or wrong; by rule and by marks.")] = "judge",
+    neutral: Annotated[str, typer.Option(help="What a mark of 0 is: right, wrong or none.")] = "right",
+    count_cut: Annotated[bool, typer.Option("--count-cut", help="Grade what the limit cut as well, and not as wrong.")] = False,
+    template: Annotated[str | None, typer.Option(help="chat, r1_zero or plain; left out, the run's, or else chat.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many completions.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Continuations decoded at once.")] = 128,
+    dtype: Annotated[str, typer.Option(help="Of the weights: auto, float32, bfloat16, float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")] = "auto",
+) -> None:
+    """Label the steps of completions, for a process reward model; interrupted, the same command goes on."""
+    from sharpen.pipelines import label_steps as pipeline
+    from sharpen.reports.labels import labelling_table
+    from sharpen.rewards.step_labels import MonteCarlo
+    from sharpen.tracking.display import watching
+
+    for name, value, known in (
+        ("estimate", estimate, ("hard", "soft")),
+        ("after-error", after_error, ("judge", "wrong")),
+        ("neutral", neutral, ("right", "wrong", "none")),
+    ):
+        one_of(name, value, known)
+    with interruptible("The same command goes on where it stopped."), watching() as observer:
+        found = pipeline.label_steps(
+            completions,
+            model,
+            by=by,
+            output=output,
+            monte_carlo=MonteCarlo(
+                rollouts=rollouts,
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                estimate=cast(Any, estimate),
+                stop_early=stop_early,
+                seed=seed,
+            ),
+            split=splitter,
+            marker=marker,
+            marker_place="end" if marker_ends else "begin",
+            after_error=cast(Any, after_error),
+            neutral=cast(Any, neutral),
+            require_stop=not count_cut,
+            template=None if template is None else template_of(template),
+            limit=limit,
+            max_rows=batch_size,
+            dtype=dtype,
+            device=device,
+            observer=observer,
+        )
+    show(labelling_table(found))

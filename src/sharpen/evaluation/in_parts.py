@@ -65,7 +65,7 @@ def evaluate_in_parts(
     Returns:
         One result a problem, in their order.
     """
-    _claim(folder, settings)
+    claim(folder, settings)
     tell = on_progress or (lambda count: None)
     by_id = {problem.id: problem for problem in problems}
     results: list[ProblemResult] = []
@@ -89,15 +89,23 @@ def evaluate_in_parts(
     return results
 
 
-def finish(folder: Path, target: Path) -> None:
-    """Put the parts together into one file, one row group a part; whole or not at all. The parts stay."""
+def finish(folder: Path, target: Path, metadata: Mapping[bytes, bytes] | None = None) -> None:
+    """Put the parts together into one file, one row group a part; whole or not at all. The parts stay.
+
+    Args:
+        folder: of the parts.
+        target: the file.
+        metadata: of the file, where it is not that of the first part.
+    """
     import pyarrow.parquet as pq
 
     parts = sorted(folder.glob("part-*.parquet"))
     temporary = target.with_suffix(".writing")
-    with pq.ParquetWriter(temporary, pq.read_schema(parts[0]), compression="zstd") as writer:
+    schema = pq.read_schema(parts[0])
+    schema = schema if metadata is None else schema.with_metadata(dict(metadata))
+    with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
         for part in parts:
-            writer.write_table(pq.read_table(part))
+            writer.write_table(pq.read_table(part).replace_schema_metadata(schema.metadata))
     os.replace(temporary, target)
 
 
@@ -113,7 +121,7 @@ def cut(problems: int, samples: int, max_rows: int) -> list[tuple[int, int]]:
     return list(pairwise(ends))
 
 
-def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
+def claim(folder: Path, settings: Mapping[str, Any]) -> None:
     """Make the folder for these settings; parts of others go."""
     path, text = folder / "settings.json", json.dumps(settings, indent=2, sort_keys=True) + "\n"
     if path.is_file() and path.read_text(encoding="utf-8") == text:

@@ -53,6 +53,8 @@ def _stack(a: Tensor, b: Tensor, width: int) -> Tensor:
 class Rows:
     """Rows being decoded.
 
+    A row may continue a beginning of its prompt: it does not look at what of the prompt comes after.
+
     Args:
         prompts: their prompts.
         prompt_of: int64 [R], each row's.
@@ -60,6 +62,7 @@ class Rows:
 
     def __init__(self, prompts: Prompts, prompt_of: Tensor) -> None:
         self.prompts, self.prompt_of = prompts, prompt_of
+        self.begun = prompts.lengths[prompt_of]  # tokens of the prompt that each row continues
         self.lengths = torch.zeros_like(prompt_of)  # tokens of each completion whose keys are held
         shape = (len(prompt_of), prompts.layers[0][0].shape[1], ROOM, prompts.layers[0][0].shape[3])
         self.layers = [(k.new_zeros(shape), k.new_zeros(shape)) for k, _ in prompts.layers]
@@ -81,14 +84,14 @@ class Rows:
         self.grid = torch.zeros(len(counts) * self.group, dtype=torch.int64, device=order.device).scatter_(0, place, order)
         self.in_order = torch.equal(self.place, torch.arange(len(self.grid), device=order.device))
 
-    def restart(self, row: int, prompt: int) -> None:
-        """Give a row to a new completion of this prompt; `arrange` when all are given."""
-        self.prompt_of[row], self.lengths[row] = prompt, 0
+    def restart(self, row: int, prompt: int, begun: int) -> None:
+        """Give a row to a new completion of this prompt's first `begun` tokens; `arrange` when all are given."""
+        self.prompt_of[row], self.begun[row], self.lengths[row] = prompt, begun, 0
 
     def keep(self, rows: Tensor) -> None:
         """Drop all but these rows, int64 [R']."""
         self.layers = [(k[rows], v[rows]) for k, v in self.layers]
-        self.prompt_of, self.lengths = self.prompt_of[rows], self.lengths[rows]
+        self.prompt_of, self.begun, self.lengths = self.prompt_of[rows], self.begun[rows], self.lengths[rows]
         self.arrange()
 
     def begin(self, windows: Sequence[int | None]) -> None:
@@ -101,7 +104,7 @@ class Rows:
 
     def _mask(self, window: int | None) -> Tensor | None:
         """[R, 1, 1, L + room], 0 where a row may look and -inf elsewhere; None where it may look everywhere."""
-        prompt_length, own = self.prompts.lengths[self.prompt_of][:, None], self.lengths[:, None]
+        prompt_length, own = self.begun[:, None], self.lengths[:, None]
         device = own.device
         prompt, place = torch.arange(self.prompts.layers[0][0].shape[2], device=device), torch.arange(self.room, device=device)
         seen = torch.cat([prompt[None] < prompt_length, place[None] <= own], dim=1)

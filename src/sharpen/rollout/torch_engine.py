@@ -46,11 +46,25 @@ class TorchEngine:
         module: the model; the weights it has when `sample` is called are the ones that sample.
         stop_ids: a completion ends at the first of these.
         max_rows: completions decoded at once; more wait for a row.
+        share_prefixes: a prompt that another one of the call begins with is not read by itself: its completions look at the beginning of
+            the longer one's keys and values. It changes what is read, and the last bits of log-probabilities.
         notice: is told when the model is sampled by `generate`.
+
+    Attributes:
+        tokens_read: of prompts, in all calls so far.
     """
 
-    def __init__(self, module: Any, stop_ids: Sequence[int], *, max_rows: int = 128, notice: Callable[[str], None] | None = None) -> None:
-        self.module, self.stop_ids, self.max_rows = module, frozenset(stop_ids), max_rows
+    def __init__(
+        self,
+        module: Any,
+        stop_ids: Sequence[int],
+        *,
+        max_rows: int = 128,
+        share_prefixes: bool = False,
+        notice: Callable[[str], None] | None = None,
+    ) -> None:
+        self.module, self.stop_ids, self.max_rows, self.share_prefixes = module, frozenset(stop_ids), max_rows, share_prefixes
+        self.tokens_read = 0
         body = module.get_decoder() if hasattr(module, "get_decoder") else module
         reason = decoder.why_not(body) or ("its head is not a plain one" if plain_head(module) is None else None)
         self.decoder = Decoder(body) if reason is None else None
@@ -68,6 +82,7 @@ class TorchEngine:
         """See `sharpen.rollout.engine.Engine.sample`."""
         tell = on_progress or (lambda count: None)
         if self.decoder is None:
+            self.tokens_read += sum(len(prompt) * len(group) for prompt, group in zip(prompts, seeds, strict=True))
             return Generate(self.module, self.stop_ids, self.max_rows).sample(prompts, seeds, sampling, tell)
         # Laid out anew for each call, for nothing tells reliably that an optimiser has changed the weights (fused ones leave a tensor's
         # version as it was); and dropped after it, so that training has the memory.
@@ -77,32 +92,51 @@ class TorchEngine:
             for p, group in enumerate(seeds)
             for i, seed in enumerate(group)
         ]
-        work = _Work(self.decoder, weights, prompts, sampling, self.stop_ids, tell)
+        homes = shared_homes(prompts) if self.share_prefixes else list(range(len(prompts)))
+        work = _Work(self.decoder, weights, prompts, homes, sampling, self.stop_ids, tell)
         work.run(waiting, self.max_rows)
+        self.tokens_read += work.tokens_read
         out: list[list[Sampled]] = [[] for _ in prompts]
         for one in waiting:
             out[one.prompt].append(Sampled(tuple(one.tokens), tuple(one.logprobs), "stop" if one.stopped else "length"))
         return out
 
 
+def shared_homes(prompts: Sequence[tuple[int, ...]]) -> list[int]:
+    """For each prompt the one whose keys and values it uses, itself or one that begins with it: `[(1,), (2,), (1, 3)]` gives 2, 1, 2."""
+    homes = list(range(len(prompts)))
+    after: int | None = None
+    # In order, a prompt that others begin with stands right before them.
+    for p in sorted(homes, key=lambda p: prompts[p], reverse=True):
+        if after is not None and prompts[homes[after]][: len(prompts[p])] == prompts[p]:
+            homes[p] = homes[after]
+        after = p
+    return homes
+
+
 class _Work:
-    """One call of `sample`."""
+    """One call of `sample`. A prompt's home is the prompt whose keys and values its completions use."""
 
     def __init__(
         self,
         body: Decoder,
         weights: Weights,
         prompts: Sequence[tuple[int, ...]],
+        homes: Sequence[int],
         sampling: Sampling,
         stop_ids: frozenset[int],
         tell: Callable[[int], None],
     ) -> None:
-        self.body, self.weights, self.prompts = body, weights, prompts
+        self.body, self.weights, self.prompts, self.homes = body, weights, prompts, homes
+        self.guests: dict[int, list[int]] = {}
+        for p, home in enumerate(homes):
+            self.guests.setdefault(home, []).append(p)
+        self.tokens_read = 0
         self.sampling, self.stop_ids, self.tell = sampling, stop_ids, tell
         self.device = weights.norm.weight.device
         self.windows = list(dict.fromkeys(layer.window for layer in weights.layers))
         self.first: dict[int, Tensor] = {}  # prompt → the logits after it
-        self.lanes: list[int] = []  # the prompts whose keys are held
+        self.lanes: list[int] = []  # the homes whose keys are held
         self.row: list[_Completion | None] = []  # None: a row whose completion has finished
 
     def run(self, completions: list[_Completion], max_rows: int) -> None:
@@ -120,12 +154,13 @@ class _Work:
         free = [i for i, one in enumerate(self.row) if one is None]
         fresh: list[int] = []
         while free and (batch := [one for _, one in zip(free, queue, strict=False)]):
-            new = [p for p in dict.fromkeys(one.prompt for one in batch) if p not in self.lanes]
+            wanted = dict.fromkeys(self.homes[one.prompt] for one in batch)
+            new = [home for home in wanted if home not in self.lanes]
             if new or rows is None:
-                rows = self._read(new, {one.prompt for one in batch}, rows)
+                rows = self._read(new, set(wanted), rows)
             for i, one in zip(free, batch, strict=False):
                 self.row[i] = one
-                rows.restart(i, self.lanes.index(one.prompt))
+                rows.restart(i, self.lanes.index(self.homes[one.prompt]), len(self.prompts[one.prompt]))
             fresh = free[: len(batch)]
             self._choose(torch.stack([self.first[one.prompt] for one in batch]), fresh)
             free = [i for i, one in enumerate(self.row) if one is None]
@@ -148,18 +183,20 @@ class _Work:
         kept: list[tuple[Tensor, Tensor]] = []
         spans = [Span(start, n) for start, n in zip(starts, lengths, strict=True)]
         hidden = self.body.hidden(tokens, positions, spans, keep=lambda k, v: kept.append((k, v)))
-        last = torch.tensor([start + n - 1 for start, n in zip(starts, lengths, strict=True)], device=self.device)
-        logits = self.weights.head(hidden[last])
+        guests = [(p, start + len(self.prompts[p]) - 1) for home, start in zip(new, starts, strict=True) for p in self.guests[home]]
+        logits = self.weights.head(hidden[torch.tensor([last for _, last in guests], device=self.device)])
+        self.tokens_read += len(tokens)
         more = Prompts(kept, lengths)
-        used = wanted | {one.prompt for one in self.row if one is not None}
-        keep = [lane for lane, p in enumerate(self.lanes) if p in used]
-        self.first = {p: self.first[p] for p in self.first if p in used} | dict(zip(new, logits, strict=True))
+        used = wanted | {self.homes[one.prompt] for one in self.row if one is not None}
+        keep = [lane for lane, home in enumerate(self.lanes) if home in used]
+        self.first = {p: row for p, row in self.first.items() if self.homes[p] in used}
+        self.first |= {p: row for (p, _), row in zip(guests, logits, strict=True)}
         old_lanes = self.lanes
         self.lanes = [self.lanes[lane] for lane in keep] + new
         if rows is None:
             return Rows(more, torch.zeros(len(self.row), dtype=torch.int64, device=self.device))
         rows.prompts.replace(torch.tensor(keep, dtype=torch.int64, device=self.device), more)
-        moved = torch.tensor([self.lanes.index(p) if p in used else 0 for p in old_lanes], device=self.device)
+        moved = torch.tensor([self.lanes.index(home) if home in used else 0 for home in old_lanes], device=self.device)
         rows.prompt_of = moved[rows.prompt_of]
         return rows
 
@@ -187,7 +224,7 @@ class _Work:
         tokens = torch.tensor([one.tokens[-1] if one is not None else 0 for one in self.row], device=self.device)
         rotations = {
             kind: (cos * self.weights.head_scale, sin * self.weights.head_scale)
-            for kind, (cos, sin) in self.body.rotations(rows.prompts.lengths[rows.prompt_of] + rows.lengths).items()
+            for kind, (cos, sin) in self.body.rotations(rows.begun + rows.lengths).items()
         }
         x = self.body.embed(tokens)
         for i, layer in enumerate(self.weights.layers):
