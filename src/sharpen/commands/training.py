@@ -42,7 +42,6 @@ def train_reward_model(
 ) -> None:
     """Train a reward model on graded samples, steps or preferences, and judge it; interrupted, the same command goes on."""
     from sharpen.bundled import find_recipe
-    from sharpen.commands.options import interruptible
     from sharpen.pipelines.reward_recipe import load_reward_recipe
 
     path = find_recipe(recipe)

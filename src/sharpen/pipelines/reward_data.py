@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from sharpen.problems.files import find_file, read_rows
 from sharpen.problems.source import Source, fingerprint, load_problems
 from sharpen.problems.templates import render
 from sharpen.records import Problem
-from sharpen.rewards import labelled_file
+from sharpen.rewards import labels
 from sharpen.rewards.labels import Labelled
 from sharpen.rewards.splitters import split_tokens
 from sharpen.rewards.steps import judge, step_columns
@@ -61,12 +60,12 @@ def examples(recipe: RewardRecipe, base: Path, folder: Path, threads: int, obser
         return _parted(recipe, found)
     if recipe.labels is not None:
         path = find_file(recipe.labels, base)
-        return _parted(recipe, list(labelled_file.read(path)))
+        return _parted(recipe, list(labels.read(path)))
     assert recipe.problems is not None
     kept = {name: folder / "data" / f"{name}.parquet" for name in ("train", "held_out")}
     if not all(path.is_file() for path in kept.values()):
         _sample(recipe, base, folder, threads, observer)
-    fitted, held_out = (list[Example](labelled_file.read(path)) for path in kept.values())
+    fitted, held_out = (list[Example](labels.read(path)) for path in kept.values())
     return Examples(fitted=fitted, held_out=held_out)
 
 
@@ -85,7 +84,7 @@ def _sample(recipe: RewardRecipe, base: Path, folder: Path, threads: int, observ
         target = folder / "data" / f"{name}.parquet"
         if not target.is_file():
             rows = _completions(recipe, name, problems, rollout, folder / "data", threads, observer)
-            labelled_file.write(target, _labelled(recipe, base, problems, rows, rollout))
+            labels.write(target, _labelled(recipe, base, problems, rows, rollout))
             in_parts.discard(folder / "data" / f"{name}.parts")
 
 
@@ -178,9 +177,9 @@ def _labelled(recipe: RewardRecipe, base: Path, problems: list[Problem], rows: l
             prompt_tokens=prompts[row["problem_id"]],
             completion_tokens=tuple(row["tokens"]),
             label=row["reward"],
-            steps=labels,
+            steps=judged,
         )
-        for row, labels in zip(scorable, steps, strict=True)
+        for row, judged in zip(scorable, steps, strict=True)
     ]
 
 
@@ -255,8 +254,3 @@ def _parted(recipe: RewardRecipe, found: list[Example]) -> Examples:
     return Examples(
         fitted=[one for one in found if one.problem_id not in chosen], held_out=[one for one in found if one.problem_id in chosen]
     )
-
-
-def labels_known(some: Sequence[Example]) -> int:
-    """How many of these have a label of the whole."""
-    return sum(isinstance(one, Pair) or not math.isnan(one.label) for one in some)

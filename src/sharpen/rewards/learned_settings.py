@@ -25,9 +25,7 @@ class LearnedSettings(BaseModel):
     batch_tokens: int = Field(4096, ge=1, description="token positions of one forward pass")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="of the weights")
     device: str = Field("auto", description="auto, cpu, cuda")
-    keep: bool = Field(
-        True, description="stay loaded between steps; false: load and unload it each step, where both models do not fit"
-    )
+    keep: bool = Field(True, description="stay loaded between steps; false: load and unload it each step, where both models do not fit")
 
     def find(self, base: Path | None) -> str:
         """The folder where there is one, as a path that does not depend on the working directory; else the name as it is."""

@@ -98,6 +98,8 @@ class StepSettings(BaseModel):
     def _splits(self) -> StepSettings:
         if self.function == LEARNED:
             learned_settings.check(LearnedSettings, self.parameters)
+        elif self.parameters:
+            raise ValueError(f"function '{self.function}' takes no parameters, got {', '.join(self.parameters)}")
         try:
             _ = self.ends
         except RewardError as error:
