@@ -15,8 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sharpen.evaluation.intervals import SMALL, Array, Estimate, Measure, estimate, resample
+
+Places = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 BINS = 10
 _AT_ONCE = 2_000_000  # entries of [R, N] that exist at once
@@ -87,11 +91,14 @@ class Quality:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Quality:
         """The figures that `to_dict` wrote."""
-        bins = tuple(Bin(**{key: math.nan if value is None else value for key, value in one.items()}) for one in data["reliability"])
+        rows: list[dict[str, Any]] = [
+            {key: math.nan if value is None else value for key, value in one.items()} for one in data["reliability"]
+        ]
+        bins = tuple(Bin(**row) for row in rows)
         positive = math.nan if data["positive"] is None else data["positive"]
-        figures = {name: Estimate.from_dict(data[name]) for name in FIGURES}
-        counts = {name: data[name] for name in ("kind", "examples", "problems")}
-        return cls(**counts, positive=positive, reliability=bins, **figures)
+        rest: dict[str, Any] = {name: data[name] for name in ("kind", "examples", "problems")}
+        rest |= {name: Estimate.from_dict(data[name]) for name in FIGURES}
+        return cls(positive=positive, reliability=bins, **rest)
 
 
 FIGURES = ("accuracy", "auc", "within", "brier", "calibration_error")
@@ -110,10 +117,10 @@ def of_labels(
         bins: of the reliability table, equally wide.
         seed: of the resampling.
     """
-    names, index = np.unique(np.asarray(problems), return_inverse=True)
+    names, index = _by_problem(problems)
     z, y = np.asarray(logits, dtype=np.float64), np.asarray(labels, dtype=np.float64)
     p, right = _sigmoid(z), y > 0.5
-    hits = np.where(z == 0, 0.5, (z > 0) == right)
+    hits = np.where(z == 0, 0.5, ((z > 0) == right).astype(np.float64))
     table, errors = _table(p, y, index, len(names), bins), (p - y) ** 2
     pairs, wins = _within(z, right, index, len(names))
     return Quality(
@@ -141,9 +148,9 @@ def of_pairs(problems: Sequence[str], margins: Sequence[float], *, bins: int = B
         bins: of the reliability table, equally wide.
         seed: of the resampling.
     """
-    names, index = np.unique(np.asarray(problems), return_inverse=True)
+    names, index = _by_problem(problems)
     m = np.asarray(margins, dtype=np.float64)
-    hits = np.where(m == 0, 0.5, m > 0)
+    hits = np.where(m == 0, 0.5, (m > 0).astype(np.float64))
     p = _sigmoid(np.abs(m))
     table, unknown = _table(p, hits, index, len(names), bins), Estimate(math.nan, math.nan, math.nan)
     return Quality(
@@ -160,7 +167,13 @@ def of_pairs(problems: Sequence[str], margins: Sequence[float], *, bins: int = B
     )
 
 
-def _mean(values: Array, index: Array, n: int) -> Measure:
+def _by_problem(problems: Sequence[str]) -> tuple[list[str], Places]:
+    """The different problems, and which of them each example is of."""
+    names, index = np.unique(np.asarray(problems), return_inverse=True)
+    return names.tolist(), index.astype(np.int64)
+
+
+def _mean(values: NDArray[Any], index: Places, n: int) -> Measure:
     """The mean over all examples, by problem."""
     return Measure(np.bincount(index, weights=values, minlength=n), np.bincount(index, minlength=n))
 
@@ -170,7 +183,7 @@ def _sigmoid(z: Array) -> Array:
     return positive
 
 
-def _within(z: Array, right: Array, index: Array, n: int) -> tuple[Array, Array]:
+def _within(z: Array, right: Bools, index: Places, n: int) -> tuple[Array, Array]:
     """Of each problem: pairs of a right and a wrong example, and those in which the right one is ahead, a tie as half."""
     pairs, wins = np.zeros(n), np.zeros(n)
     for problem in range(n):
@@ -181,7 +194,7 @@ def _within(z: Array, right: Array, index: Array, n: int) -> tuple[Array, Array]
     return pairs, wins
 
 
-def _auc(z: Array, right: Array, index: Array, n: int, seed: int) -> Estimate:
+def _auc(z: Array, right: Bools, index: Places, n: int, seed: int) -> Estimate:
     if right.all() or not right.any():
         return Estimate(math.nan, math.nan, math.nan)
     _, rank = np.unique(z, return_inverse=True)
@@ -201,11 +214,12 @@ def _auc(z: Array, right: Array, index: Array, n: int, seed: int) -> Estimate:
     return _percentiles(value, area, n, seed, size=len(z))
 
 
-def _table(p: Array, y: Array, index: Array, n: int, bins: int) -> Array:
+def _table(p: Array, y: Array, index: Places, n: int, bins: int) -> Array:
     """[3, n, K]: of each problem and bin the count, and the sums of probabilities and labels."""
     place = np.minimum((p * bins).astype(np.int64), bins - 1) + bins * index
     sums = [np.bincount(place, weights=values, minlength=n * bins) for values in (np.ones_like(p), p, y)]
-    return np.stack(sums).reshape(3, n, bins)
+    table: Array = np.stack(sums).astype(np.float64).reshape(3, n, bins)
+    return table
 
 
 def _calibration(table: Array, seed: int) -> Estimate:

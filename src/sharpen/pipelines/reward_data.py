@@ -192,7 +192,8 @@ def _pairs(recipe: RewardRecipe, base: Path, observer: Observer) -> list[Pair]:
     tokenizer = loading.load_tokenizer(folder, name)
     context = getattr(_config(folder), "max_position_embeddings", None)
     end = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
-    found, long = [], 0
+    found: list[Pair] = []
+    long = 0
     for place, row in read_rows(find_file(recipe.pairs.path, base)):
         if recipe.pairs.limit is not None and len(found) == recipe.pairs.limit:
             break

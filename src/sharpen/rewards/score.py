@@ -118,7 +118,7 @@ class Scorer:
     @property
     def models(self) -> dict[str, Learned]:
         """The functions that are reward models, by the name of their part; that of the steps is `steps`."""
-        every = {name: function for name, (_, function) in self._functions.items()}
+        every: dict[str, Any] = {name: function for name, (_, function) in self._functions.items()}
         if self._steps is not None:
             every["steps"] = self._steps[1]
         return {name: function for name, function in every.items() if isinstance(function, Learned)}
