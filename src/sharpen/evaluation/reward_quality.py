@@ -91,10 +91,10 @@ class Quality:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Quality:
         """The figures that `to_dict` wrote."""
-        rows: list[dict[str, Any]] = [
-            {key: math.nan if value is None else value for key, value in one.items()} for one in data["reliability"]
-        ]
-        bins = tuple(Bin(**row) for row in rows)
+        def known(row: Mapping[str, Any]) -> dict[str, Any]:
+            return {key: math.nan if value is None else value for key, value in row.items()}
+
+        bins = tuple(Bin(**known(row)) for row in data["reliability"])
         positive = math.nan if data["positive"] is None else data["positive"]
         rest: dict[str, Any] = {name: data[name] for name in ("kind", "examples", "problems")}
         rest |= {name: Estimate.from_dict(data[name]) for name in FIGURES}
