@@ -91,6 +91,7 @@ class Quality:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Quality:
         """The figures that `to_dict` wrote."""
+
         def known(row: Mapping[str, Any]) -> dict[str, Any]:
             return {key: math.nan if value is None else value for key, value in row.items()}
 
