@@ -129,7 +129,7 @@ def test_memory_counts_it_and_its_weights_are_watched(place: Path, monkeypatch: 
     result = train(load_recipe(path), recipe_path=path)
     parameters = sum(p.numel() for p in reward_model.load(str(place / "outcome"), device="cpu").module.parameters())
     assert result.memory.rewards == 4 * parameters
-    assert result.memory.scoring == 4096 * (7 * 32 + 3 * 64) * 4
+    assert result.memory.scoring == 2 * 4096 * (7 * 32 + 3 * 64) * 4
     assert result.memory.peak >= result.memory.baseline + result.memory.rewards + result.memory.scoring
     state = json.loads((place / "counted/checkpoints/step-000004/training/state.json").read_text())
     assert list(state["resolved"]["reward_models"]) == ["model"]

@@ -11,15 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from sharpen.errors import ModelError, ProblemError, RecipeError, RewardError, SharpenError
+from sharpen.errors import ModelError, ProblemError, RecipeError, RewardError, RunError, SharpenError
 from sharpen.models import reward_model as models
-from sharpen.pipelines import reward_model as pipeline
 from sharpen.pipelines.reward_model import TrainedRewardModel, train_reward_model
 from sharpen.pipelines.reward_recipe import load_reward_recipe
 from sharpen.recipe import load_recipe
 from sharpen.reports.reward_model import tables
 from sharpen.rewards import labels
-from sharpen.training import reward_fit
 from tiny import build_tiny
 
 # A random model writes characters at random: about half of its completions have one that the pattern finds.
@@ -70,6 +68,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_tiny(folder / "model")
     rows = [{"question": f"Say {i}", "answer": "(?s).*[a-m%8>^].*"} for i in range(15)]
     (folder / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    hard = [{"question": f"Say {i}", "answer": "zzzzzzzzz"} for i in range(7)]
+    (folder / "hard.jsonl").write_text("".join(json.dumps(row) + "\n" for row in hard))
     pairs = [{"prompt": f"Question {i % 10}?", "chosen": f"good {i}", "rejected": f"bad {i}"} for i in range(40)]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
     return folder
@@ -208,7 +208,6 @@ def test_labels_of_a_file(place: Path, whole: TrainedRewardModel) -> None:
 
 def test_what_cannot_be_used_is_told(place: Path, tmp_path: Path) -> None:
     with pytest.raises(RewardError, match="to learn from: all 36 labels are 0, so there is nothing to tell apart"):
-        (place / "hard.jsonl").write_text("".join(json.dumps({"question": f"Say {i}", "answer": "zzzzzzzzz"}) + "\n" for i in range(7)))
         made(place, "hard", "problems.train.path=hard.jsonl")
     with pytest.raises(RewardError, match=r"None of \d+ completions ended within samples\.max_new_tokens = 1"):
         made(place, "cut", "samples.require_stop=true", "samples.max_new_tokens=1", "seed=5")
@@ -231,8 +230,9 @@ def test_what_cannot_be_used_is_told(place: Path, tmp_path: Path) -> None:
     ("row", "what"),
     [
         ({"prompt": "a", "chosen": "b"}, r"jsonl:1: expected a text in 'rejected'; it has prompt, chosen"),
-        ({"prompt": "a", "chosen": "b", "rejected": 3}, "expected a text in 'rejected'; it holds no text"),
-        ({"prompt": "a", "chosen": " ", "rejected": "c"}, "expected a text in 'chosen'"),
+        ({"prompt": "a", "chosen": "b", "rejected": 3}, "expected a text in 'rejected'; it is none"),
+        ({"prompt": "a", "chosen": None, "rejected": "c"}, "expected a text in 'chosen'; it is empty"),
+        ({"prompt": " ", "chosen": "b", "rejected": "c"}, "expected a text in 'prompt'"),
         ({"prompt": "a", "chosen": "b", "rejected": "b"}, "are the same text"),
     ],
 )
@@ -259,10 +259,14 @@ def test_recipes(place: Path) -> None:
         load_reward_recipe(quickstart)
 
 
-def test_the_fit_is_on_the_threads_that_it_began_with(place: Path, whole: TrainedRewardModel) -> None:
-    assert json.loads((place / "whole/threads.json").read_text()) == {"threads": torch.get_num_threads()}
-    assert reward_fit.FitSettings().learning_rate == 2e-5  # DeepSeekMath's
-    assert pipeline.FIGURES == "figures.json"
+def test_what_it_was_begun_with_is_kept(place: Path, whole: TrainedRewardModel, tmp_path: Path) -> None:
+    assert json.loads((place / "whole/begun.json").read_text())["threads"] == torch.get_num_threads()
+    policy = build_tiny(tmp_path / "policy")
+    with pytest.raises(RewardError, match="all 72 labels are 0"):
+        made(place, "changed", f"model={policy}", "problems.train.path=hard.jsonl", "held_out_share=0.01", "samples.per_problem=12")
+    build_tiny(policy, seed=3)
+    with pytest.raises(RunError, match=r"it was begun with other weights of .*policy"):
+        made(place, "changed", f"model={policy}", "problems.train.path=hard.jsonl", "held_out_share=0.01", "samples.per_problem=12")
 
 
 @pytest.mark.slow

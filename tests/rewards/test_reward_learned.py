@@ -166,7 +166,7 @@ def test_the_ends_of_steps_are_found_in_other_tokens(place: Path) -> None:
 def test_it_is_loaded_when_needed_and_kept_or_not(place: Path) -> None:
     kept, fleeting = scorer(place), scorer(place, keep=False)
     parameters = sum(p.numel() for p in reward_model.load(str(place / "outcome"), device="cpu").module.parameters())
-    weights, activations = 4 * parameters, 4096 * (7 * 32 + 3 * 64) * 4
+    weights, activations = 4 * parameters, 2 * 4096 * (7 * 32 + 3 * 64) * 4
     assert (kept.memory("cpu").held, kept.memory("cpu").loaded, kept.memory("cpu").scoring) == (weights, 0, activations)
     assert (fleeting.memory("cpu").held, fleeting.memory("cpu").scoring) == (0, weights + activations)
     assert kept.memory("cuda:0").held == 0

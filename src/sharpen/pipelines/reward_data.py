@@ -204,6 +204,11 @@ def _pairs(recipe: RewardRecipe, base: Path, observer: Observer) -> list[Pair]:
             chosen=(*tokenizer(chosen, add_special_tokens=False)["input_ids"], *end),
             rejected=(*tokenizer(rejected, add_special_tokens=False)["input_ids"], *end),
         )
+        if not pair.chosen or not pair.rejected:
+            raise ProblemError(
+                f"{place}: an empty text has no token, and the tokenizer of {name} has no end of text that could stand for it.",
+                fix="Remove the row, or take a base whose tokenizer has an eos_token.",
+            )
         if context is not None and len(pair.prompt_tokens) + max(len(pair.chosen), len(pair.rejected)) > context:
             long += 1
         else:
@@ -226,8 +231,8 @@ def _config(folder: Path) -> Any:
 def _texts(place: str, row: Any) -> tuple[str, str, str]:
     """Prompt, chosen and rejected of a row; the message quotes none of it, for preferences of harm hold harmful text."""
     for name in ("prompt", "chosen", "rejected"):
-        if not isinstance(row.get(name), str) or not row[name].strip():
-            got = f"it has {', '.join(row)}" if name not in row else f"it holds {'nothing' if row[name] in (None, '') else 'no text'}"
+        if not isinstance(row.get(name), str) or (name == "prompt" and not row[name].strip()):
+            got = f"it has {', '.join(row)}" if name not in row else "it is empty" if row[name] is None or row[name] == "" else "it is none"
             raise ProblemError(f"{place}: expected a text in '{name}'; {got}.", fix="Give prompt, chosen and rejected, each a text.")
     if row["chosen"] == row["rejected"]:
         raise ProblemError(f"{place}: 'chosen' and 'rejected' are the same text.", fix="Remove the row: it prefers nothing.")

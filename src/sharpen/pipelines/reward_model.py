@@ -28,6 +28,7 @@ from sharpen.models import loading, reward_model
 from sharpen.models.reward_folder import CARD
 from sharpen.models.reward_model import RewardModel
 from sharpen.pipelines import parts
+from sharpen.pipelines.evaluate import weights_digest
 from sharpen.pipelines.reward_data import Examples, examples
 from sharpen.pipelines.reward_recipe import RewardRecipe
 from sharpen.recipe import differences, to_table
@@ -36,7 +37,7 @@ from sharpen.training import memory, reward_fit
 from sharpen.training.optimiser import state_bytes
 from sharpen.training.reward_fit import Balance, Example, Pair
 
-FIGURES, PLOT = "figures.json", "reliability.png"
+FIGURES, PLOT, BEGUN = "figures.json", "reliability.png", "begun.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +78,9 @@ def train_reward_model(recipe: RewardRecipe, *, recipe_path: Path | str, observe
     if (target / FIGURES).is_file():
         observer.notice(f"{target} has been made already; it is shown again")
         return TrainedRewardModel(folder=target, figures=json.loads((target / FIGURES).read_text(encoding="utf-8")), new=False)
-    threads = _threads(output)
     parts.ensure_model(recipe.model, observer)
+    threads = _begun(output, recipe)
+    _check_tokenizer(recipe)
     found = examples(recipe, recipe_path.parent, output, threads, observer)
     gc.collect()  # the policy, which has sampled
     fitted = _balance("learn from", found.fitted, recipe)
@@ -87,7 +89,6 @@ def train_reward_model(recipe: RewardRecipe, *, recipe_path: Path | str, observe
     observer.phase("loading", 0)
     fit, kind = recipe.fit, recipe.head
     model = reward_model.new(recipe.base or recipe.model, kind, dtype=fit.dtype, device=fit.device, recompute=fit.gradient_checkpointing)
-    _check_tokenizer(model, recipe)
     _check_memory(model)
     model.batch_tokens = max(fit.token_budget, model.batch_tokens)
     updates = math.ceil(len(reward_fit.usable(found.fitted, kind)) / fit.batch_size) * fit.epochs
@@ -157,12 +158,22 @@ def _claim(output: Path, recipe: RewardRecipe) -> None:
         raise RunError(f"output {output}: cannot be written: {error}.", fix="Choose a folder that you may write, by output=...") from error
 
 
-def _threads(output: Path) -> int:
-    """The threads that the output was begun with, for the last bits depend on them."""
-    path = output / "threads.json"
+def _begun(output: Path, recipe: RewardRecipe) -> int:
+    """Note what the output was begun with, or compare: other weights are refused; the threads, on which last bits depend, are set."""
+    path = output / BEGUN
+    weights = {name: weights_digest(loading.find_folder(name)) for name in (recipe.model, recipe.base) if name is not None}
     if not path.is_file():
-        path.write_text(json.dumps({"threads": parts.set_threads(None)}) + "\n", encoding="utf-8")
-    return parts.set_threads(int(json.loads(path.read_text(encoding="utf-8"))["threads"]))
+        begun = {"threads": parts.set_threads(None), "weights": weights}
+        temporary = path.with_suffix(".writing")
+        temporary.write_text(json.dumps(begun, indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    known = json.loads(path.read_text(encoding="utf-8"))
+    if changed := [name for name, digest in weights.items() if known["weights"].get(name) != digest]:
+        raise RunError(
+            f"output {output}: it was begun with other weights of {' and '.join(changed)}.",
+            fix="Choose another folder by output=..., or delete that one.",
+        )
+    return parts.set_threads(int(known["threads"]))
 
 
 def _balance(what: str, found: Sequence[Example], recipe: RewardRecipe) -> Balance:
@@ -186,13 +197,14 @@ def _counts(balance: Balance, found: Examples) -> dict[str, Any]:
     return {"examples": balance.examples, "labels": balance.labels, "problems": problems, "positive": positive}
 
 
-def _check_tokenizer(model: RewardModel, recipe: RewardRecipe) -> None:
+def _check_tokenizer(recipe: RewardRecipe) -> None:
     """Refuse to fit a model to token ids that mean something else to it."""
     if recipe.base is None or recipe.reward_model == "preference":  # those are encoded by its own tokenizer
         return
-    folder = loading.find_folder(recipe.model)
-    policy = loading.load_tokenizer(folder, recipe.model)
-    if reward_model.vocabulary_digest(policy) != reward_model.vocabulary_digest(model.tokenizer):
+    policy, base = (
+        reward_model.vocabulary_digest(loading.load_tokenizer(loading.find_folder(name), name)) for name in (recipe.model, recipe.base)
+    )
+    if policy != base:
         raise RewardError(
             f"base: the tokens of {recipe.base} are not those of {recipe.model}, whose completions are learned from.",
             fix="Choose a base of the policy's family, with its vocabulary, or leave base out.",

@@ -89,8 +89,8 @@ class Learned:
         hidden = int(self.found.config.get("hidden_size") or 0)
         inner = int(self.found.config.get("intermediate_size") or 4 * hidden)
         # Without a gradient one layer's activations exist at once: a residual stream, a norm, queries, keys, values and their mixture, and
-        # the three products of a gated feed-forward layer.
-        activations = self.settings.batch_tokens * (7 * hidden + 3 * inner) * 4
+        # the three products of a gated feed-forward layer. The process grew by twice that, for what is freed is not all used again.
+        activations = 2 * self.settings.batch_tokens * (7 * hidden + 3 * inner) * 4
         if self.settings.keep:
             return ModelMemory(held=weights, loaded=weights if self._model is not None else 0, scoring=activations)
         return ModelMemory(scoring=weights + activations)
