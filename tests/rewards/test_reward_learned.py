@@ -10,7 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from sharpen.errors import ModelError, RewardError
+from sharpen.errors import RewardError
 from sharpen.grading import Verdict
 from sharpen.models import reward_model
 from sharpen.records import Completion, Group, Problem
@@ -200,11 +200,11 @@ def test_what_a_recipe_may_say() -> None:
 
 
 def test_what_cannot_be_used_is_told_before_anything_is_loaded(place: Path) -> None:
-    with pytest.raises(ModelError, match="No model 'nowhere'"):
+    with pytest.raises(RewardError, match=r"Reward function 'model', path: No model 'nowhere'.*\n.*sharpen train-reward-model"):
         scorer(place, path="nowhere")
-    with pytest.raises(ModelError, match="is no reward model: its architecture is LlamaForCausalLM"):
+    with pytest.raises(RewardError, match="is no reward model: its architecture is LlamaForCausalLM"):
         scorer(place, path="causal")
-    with pytest.raises(ModelError, match="of kind process, which gives a number for each step; one of kind outcome is needed"):
+    with pytest.raises(RewardError, match="of kind process, which gives a number for each step; one of kind outcome is needed"):
         scorer(place, path="process")
 
 

@@ -17,7 +17,7 @@ Kind = Literal["outcome", "process"]
 CARD = "reward_model.json"
 ENDINGS: Mapping[str, Kind] = {"ForSequenceClassification": "outcome", "ForTokenClassification": "process"}
 MOST_LABELS = 2
-TRAIN = "Train one: sharpen train-reward-model RECIPE (docs/reward-models.md)."
+TRAIN = "Give a reward model's folder or hub id, or make one: sharpen train-reward-model RECIPE (docs/reward-models.md)."
 
 
 @dataclass(frozen=True, kw_only=True)

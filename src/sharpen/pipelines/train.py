@@ -115,7 +115,7 @@ class _Run:
         self.loaded, self.rollout = self._load(observer.notice)
         decode = self.rollout.decode if self.method.supervision == "process" else None
         self.scorer.meet(self.loaded.tokenizer, observer.notice, decode=decode)
-        self._know_reward_models()
+        parts.know_reward_models(self.scorer, self.resolved, folder.path)
         self.policy = LanguagePolicy(self.loaded.model, recompute=recipe.training.gradient_checkpointing)
         self.memory = self._plan_memory()
 
@@ -184,18 +184,6 @@ class _Run:
                 fix="Bring the old problems back, or begin a new run without --resume.",
             )
         return train, held_out
-
-    def _know_reward_models(self) -> None:
-        """Note the weights of reward models, and refuse to go on with others."""
-        digests = {name: model.digest() for name, model in self.scorer.models.items()}
-        if not digests:
-            return
-        known = self.resolved.setdefault("reward_models", digests)
-        if changed := sorted(name for name in digests.keys() | known.keys() if digests.get(name) != known.get(name)):
-            raise RunError(
-                f"resume {self.folder.path}: the weights of a reward model ({', '.join(changed)}) are not those the run began with.",
-                fix="Bring the old reward model back, or begin a new run without --resume.",
-            )
 
     def _plan_memory(self) -> MemoryEstimate:
         """Choose the token budget if it is left to us, and refuse a run that cannot fit."""

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from sharpen.errors import RewardError, SharpenError
+from sharpen.errors import ModelError, RewardError, SharpenError
 from sharpen.models import loading, reward_model
 from sharpen.models.manifest import file_digest
-from sharpen.models.reward_folder import Kind, look
+from sharpen.models.reward_folder import TRAIN, Kind, look
 from sharpen.models.reward_model import RewardModel, vocabulary_digest
 from sharpen.problems.templates import Template, render
 from sharpen.rewards.learned_settings import LearnedSettings, OutcomeSettings
@@ -48,12 +48,16 @@ class Learned:
         base: the recipe's folder.
 
     Raises:
-        ModelError: no such model, or one of another kind; nothing is loaded yet.
+        RewardError: no such model, or one of another kind; nothing is loaded yet.
     """
 
     def __init__(self, settings: LearnedSettings, kind: Kind, base: Path | None) -> None:
         self.settings, self.kind = settings, kind
-        self.found = look(settings.find(base), kind)
+        try:
+            self.found = look(settings.find(base), kind)
+        except ModelError as error:
+            what = "Reward function" if kind == "outcome" else "Step function"
+            raise RewardError(f"{what} 'model', path: {error.what}", fix=TRAIN) from error
         self.device = loading.resolve_device(settings.device)
         self.dtype = loading.resolve_dtype(settings.dtype, self.device)
         self._model: RewardModel | None = None
