@@ -21,6 +21,7 @@ COMMANDS = [
     "diagnose",
     "audit-reward",
     "grade",
+    "train-reward-model",
     "make-tiny",
     "post-train",
     "methods",

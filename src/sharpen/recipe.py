@@ -6,14 +6,13 @@ A recipe is complete and runnable. An unknown key is an error that names the nea
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from sharpen import user_code
+from sharpen import settings_file, user_code
 from sharpen.errors import RecipeError, nearest
 from sharpen.methods import METHODS, Method
 from sharpen.models.lora_settings import LoraSettings
@@ -321,35 +320,31 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     Raises:
         RecipeError: no such file, not TOML, or not a valid recipe; every fault is named by its key.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise RecipeError(f"recipe {path}: no such file.", fix="Run `sharpen recipes` to see those that come with sharpen.")
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"recipe {path}: not valid TOML: {error}.", fix="Mend the line that the message names.") from error
-    if "recipe" in table:
-        raise RecipeError(f"recipe {path}: it compares methods of another recipe.", fix=f"Run `sharpen compare-methods {path}`.")
-    for override in overrides:
-        _override(table, override)
+    table = settings_file.read(path, overrides)
+    for key, command in OTHER_RECIPES.items():
+        if key in table:
+            raise RecipeError(f"recipe {path}: {command[1]}.", fix=f"Run `sharpen {command[0]} {path}`.")
     return validate(table, where=f"recipe {path}")
+
+
+OTHER_RECIPES = {
+    "recipe": ("compare-methods", "it compares methods of another recipe"),
+    "reward_model": ("train-reward-model", "it trains a reward model"),
+}
+"""By a key that a recipe of another command has: the command, and what it does."""
 
 
 def validate(table: Mapping[str, Any], *, where: str) -> Recipe:
     """Check a table of settings; RecipeError names every fault by its key."""
-    try:
-        return Recipe.model_validate(table)
-    except ValidationError as error:
-        faults = [_fault(detail) for detail in error.errors()]
-        raise RecipeError(f"{where}: " + "; ".join(faults), fix="Run `sharpen recipes --keys` to see every key.") from error
+    return settings_file.check(Recipe, table, where=where, fix="Run `sharpen recipes --keys` to see every key.")
 
 
-def to_table(recipe: Recipe) -> dict[str, Any]:
+def to_table(recipe: BaseModel) -> dict[str, Any]:
     """The recipe as a table that TOML can hold: settings that are None are left out."""
     return recipe.model_dump(mode="json", exclude_none=True)
 
 
-def differences(old: Recipe, new: Recipe) -> list[str]:
+def differences(old: BaseModel, new: BaseModel) -> list[str]:
     """The keys, as `section.field`, in which two recipes differ."""
 
     def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -360,46 +355,3 @@ def differences(old: Recipe, new: Recipe) -> list[str]:
 
     a, b = flat(to_table(old)), flat(to_table(new))
     return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key))
-
-
-def _override(table: dict[str, Any], override: str) -> None:
-    key, separator, text = override.partition("=")
-    if not separator or not key.strip():
-        raise RecipeError(f"override '{override}': expected section.field=value.", fix="For example: training.steps=100")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    *sections, field = key.strip().split(".")
-    for section in sections:
-        table = table.setdefault(section, {})
-        if not isinstance(table, dict):
-            raise RecipeError(f"override '{override}': '{section}' is a value, not a section.", fix="Name a section's field.")
-    table[field] = value
-
-
-def _fault(detail: Any) -> str:
-    path = [str(part) for part in detail["loc"]]
-    key = ".".join(path)
-    if detail["type"] == "extra_forbidden":
-        return f"unknown key '{key}'.{nearest(path[-1], _known_keys(path[:-1]))}"
-    if detail["type"] == "missing":
-        return f"missing key '{key}'"
-    message = detail["msg"].removeprefix("Value error, ")
-    given = "" if detail["type"] == "value_error" or isinstance(detail["input"], dict) else f", got {detail['input']!r}"
-    return f"{key}: {message}{given}" if key else f"{message}"
-
-
-def _known_keys(path: list[str]) -> list[str]:
-    """The keys that a section may have; discriminated unions add their tag to the path, and are looked into all the same."""
-    models: list[Any] = [Recipe]
-    for part in path:
-        found = [argument for model in models if part in model.model_fields for argument in _models(model.model_fields[part].annotation)]
-        models = found or models
-    return sorted({name for model in models for name in model.model_fields})
-
-
-def _models(annotation: Any) -> list[Any]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for argument in get_args(annotation) for model in _models(argument)]

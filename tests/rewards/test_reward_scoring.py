@@ -236,6 +236,7 @@ def test_parameters_and_columns_reach_the_function(scorer):
     assert seen == {
         "prompts": ["question 0", "question 0", "question 1", "question 1"],
         "completions": ["so 8", "9", "8", ""],
+        "prompt_ids": [[1, 2]] * 4,
         "completion_ids": [[0, 1, 2, 3], [0], [0], []],
         "finish_reason": ["stop", "length", "stop", "stop"],
         "answer": ["8"] * 4,

@@ -36,6 +36,28 @@ def train(
         show(part)
 
 
+def train_reward_model(
+    recipe: Annotated[Path, typer.Argument(help="A TOML file with the key reward_model, or the name of one that comes with sharpen.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.field=value ...", metavar="[SECTION.FIELD=VALUE]...")] = None,
+) -> None:
+    """Train a reward model on graded samples, steps or preferences, and judge it; interrupted, the same command goes on."""
+    from sharpen.bundled import find_recipe
+    from sharpen.pipelines.reward_recipe import load_reward_recipe
+
+    path = find_recipe(recipe)
+    settings = load_reward_recipe(path, overrides or [])
+    from sharpen.pipelines.reward_model import PLOT
+    from sharpen.pipelines.reward_model import train_reward_model as run
+    from sharpen.reports.reward_model import tables
+    from sharpen.tracking.display import watching
+
+    with interruptible("The same command goes on where it stopped."), watching() as observer:
+        result = run(settings, recipe_path=path, observer=observer)
+    for table in tables(result.quality, result.figures["fit"]):
+        show(table)
+    show(f"Model, figures and plot: {result.folder}, {result.folder / PLOT}")
+
+
 def make_tiny(
     seed: Seed = 0,
     force: Annotated[bool, typer.Option("--force", help="Make it anew, even if it is there.")] = False,

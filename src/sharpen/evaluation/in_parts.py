@@ -46,6 +46,7 @@ def evaluate_in_parts(
     folder: Path,
     settings: Mapping[str, Any],
     max_rows: int,
+    stream: str = "evaluation",
     require_stop: bool = True,
     sandbox: SandboxKind = "bubblewrap",
     on_progress: Callable[[int], None] | None = None,
@@ -61,6 +62,7 @@ def evaluate_in_parts(
         folder: of the parts. It stays until `finish`.
         settings: what the results depend on, plain values; parts of other settings are thrown away.
         max_rows: completions decoded at once.
+        stream: as in `evaluate`.
         require_stop: as in `evaluate`.
         sandbox: as in `evaluate`.
         on_progress: called with the number of completions that are done, those of earlier parts included.
@@ -85,7 +87,7 @@ def evaluate_in_parts(
         if rows is None:
             done = evaluate(
                 rollout, problems[start:stop], samples, sampling,
-                first=start, require_stop=require_stop, sandbox=sandbox, on_progress=tell,
+                stream=stream, first=start, require_stop=require_stop, sandbox=sandbox, on_progress=tell,
             )  # fmt: skip
             kept = (
                 f"{start * samples:,} of {total:,} completions are kept in {folder}; those of this part are sampled again, the same ones."

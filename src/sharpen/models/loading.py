@@ -77,9 +77,9 @@ def load(name: str, *, dtype: str = "auto", device: str = "auto") -> LoadedModel
     folder = find_folder(name)
     check_folder(folder, name)
     with quiet():
-        tokenizer = _load_tokenizer(folder, name)
-        model = _load_weights(folder, name, dtype, device)
-    _check_vocabulary(model, tokenizer, name)
+        tokenizer = load_tokenizer(folder, name)
+        model = load_weights(folder, name, dtype, device)
+    finish(model, tokenizer, name)
     stop_ids, pad_id = stop_token_ids(model, tokenizer), pad_token_id(model, tokenizer)
     if not stop_ids or pad_id is None:
         raise ModelError(
@@ -88,10 +88,6 @@ def load(name: str, *, dtype: str = "auto", device: str = "auto") -> LoadedModel
         )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(pad_id)
-    _align(model)
-    # The embedding keeps the gradient from the pad token's row, and the pad token is often the end of a turn, which prompts are full
-    # of. Padding is masked here, so it gets no gradient anyway, and every row can learn.
-    model.get_input_embeddings().padding_idx = None
     return LoadedModel(model=model, tokenizer=tokenizer, stop_ids=stop_ids, pad_id=pad_id, name=name, path=folder)
 
 
@@ -221,7 +217,8 @@ def _download(name: str) -> Path:
         raise ModelError(f"{no_folder} the download failed: {_first_line(error)}", fix="Try again: what was downloaded is kept.") from error
 
 
-def _load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a checked folder; ModelError where it cannot be read."""
     from transformers import AutoTokenizer
 
     try:
@@ -231,22 +228,43 @@ def _load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
         raise ModelError(f"The tokenizer of the model {name} cannot be read from {folder}: {_first_line(error)}", fix=fix) from error
 
 
-def _load_weights(folder: Path, name: str, dtype: str, device: str) -> Any:
+CAUSAL, SEQUENCE, TOKEN = "causal language model", "sequence classifier", "token classifier"
+KINDS = {CAUSAL: "AutoModelForCausalLM", SEQUENCE: "AutoModelForSequenceClassification", TOKEN: "AutoModelForTokenClassification"}
+
+
+def load_weights(
+    folder: Path, name: str, dtype: str, device: str, *, kind: str = CAUSAL, new_head: tuple[str, ...] = (), **settings: Any
+) -> Any:
+    """The model of a checked folder, in eval mode on its device.
+
+    Args:
+        folder: checked by `check_folder`.
+        name: for messages.
+        dtype: of the weights.
+        device: a device as `resolve_device` gives it.
+        kind: one of `KINDS`.
+        new_head: names of a head that the folder need not have weights of; `transformers` makes some up.
+        settings: of the model's config, such as `num_labels`.
+
+    Raises:
+        ModelError: weights that cannot be read, are not whole, or do not fit on the device.
+    """
     import torch
-    from transformers import AutoModelForCausalLM
+    import transformers
 
     loaded: Any
     try:
-        loaded = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True
-        )
+        with torch.random.fork_rng(devices=[]):
+            loaded = getattr(transformers, KINDS[kind]).from_pretrained(
+                folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True, **settings
+            )
     except Exception as error:
         raise ModelError(
-            f"The model {name} cannot be loaded from {folder} as a causal language model: {_first_line(error)}",
+            f"The model {name} cannot be loaded from {folder} as a {kind}: {_first_line(error)}",
             fix="Copy or download it again if a file is damaged; else choose a model that `transformers` loads without code of its own.",
         ) from error
     model, info = loaded
-    if missing := sorted(info["missing_keys"]):
+    if missing := sorted(key for key in info["missing_keys"] if not key.startswith(new_head)):
         raise ModelError(
             f"The weights of the model {name} are not whole: {len(missing)} are missing from {folder}, such as {missing[0]}.",
             fix="Give a folder whose config.json fits its weights.",
@@ -256,6 +274,19 @@ def _load_weights(folder: Path, name: str, dtype: str, device: str) -> Any:
     except torch.OutOfMemoryError as error:
         fix = 'Give a smaller model, another device, or dtype = "bfloat16".'
         raise ModelError(f"The model {name} does not fit on {device} in {dtype}: {_first_line(error)}", fix=fix) from error
+
+
+def finish(model: Any, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """What is done to every model once it is read: its vocabulary is checked, its weights are aligned, every embedding can learn.
+
+    Raises:
+        ModelError: the tokenizer gives ids that the model has no embedding for.
+    """
+    _check_vocabulary(model, tokenizer, name)
+    _align(model)
+    # The embedding keeps the gradient from the pad token's row, and the pad token is often the end of a turn, which prompts are full
+    # of. Padding is masked here, so it gets no gradient anyway, and every row can learn.
+    model.get_input_embeddings().padding_idx = None
 
 
 def _align(model: Any) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from sharpen.errors import ProblemError, RecipeError
+from sharpen.errors import ProblemError, RecipeError, RunError
 from sharpen.grading import state_gold
 from sharpen.methods import Method
 from sharpen.models import lora, tiny
@@ -129,3 +130,25 @@ def probe_rewards(scorer: Scorer, problem: Problem, group_size: int) -> None:
     """Score a group of made-up completions that give the ground truth, so that a faulty reward function is told before any work."""
     completion = Completion(tokens=(0,), sampling_logprobs=(0.0,), text=state_gold(problem) or problem.answer, finish_reason="stop")
     scorer.score([Group(id="probe", problem=problem, prompt_tokens=(0,), completions=(completion,) * group_size)])
+
+
+def know_reward_models(scorer: Scorer, resolved: dict[str, Any], run: Path) -> None:
+    """Note the weights of a run's reward models in what its checkpoints keep, and refuse to go on with others.
+
+    Args:
+        scorer: has them.
+        resolved: what the run has resolved; gets `reward_models`, their digests, where there are any.
+        run: its folder, for the message.
+
+    Raises:
+        RunError: the run began with other weights.
+    """
+    digests = {name: model.digest() for name, model in scorer.models.items()}
+    if not digests:
+        return
+    known = resolved.setdefault("reward_models", digests)
+    if changed := sorted(name for name in digests.keys() | known.keys() if digests.get(name) != known.get(name)):
+        raise RunError(
+            f"resume {run}: the weights of a reward model ({', '.join(changed)}) are not those the run began with.",
+            fix="Bring the old reward model back, or begin a new run without --resume.",
+        )

@@ -114,8 +114,9 @@ class _Run:
         parts.probe_rewards(self.scorer, self.train_problems[0], recipe.rollout.group_size)
         parts.ensure_model(recipe.model, observer)
         self.loaded, self.rollout = self._load(observer.notice)
-        if self.method.supervision == "process":
-            self.scorer = Scorer(recipe.rewards, base=base, decode=self.rollout.decode, steps=recipe.training.steps)
+        decode = self.rollout.decode if self.method.supervision == "process" else None
+        self.scorer.meet(self.loaded.tokenizer, observer.notice, decode=decode)
+        parts.know_reward_models(self.scorer, self.resolved, folder.path)
         self.policy = LanguagePolicy(self.loaded.model, recompute=recipe.training.gradient_checkpointing)
         self.memory = self._plan_memory()
 
@@ -144,6 +145,7 @@ class _Run:
     def _changes(self, step: int) -> Changes:
         """Evaluate the trained model, then the one before training, which waits until now so that training begins at once."""
         after = self._evaluate("after", step=step)
+        self.scorer.close()
         del self.policy, self.scorer, self.rollout, self.loaded  # the model has been written, and its memory is needed
         self.loaded, self.rollout = self._load()
         before = self._evaluate("before")
@@ -202,6 +204,7 @@ class _Run:
             "rows": recipe.rollout.max_rows,
             "sequence_length": max(longest),
             "optimiser": recipe.training.optimiser,
+            "rewards": self.scorer.memory(self.resolved["device"]),
         }
         if "token_budget" not in self.resolved:
             chosen = recipe.training.token_budget

@@ -5,10 +5,11 @@ A reward function is any callable
     fn(prompts: list[str], completions: list[str], **columns) -> list[float | None]
 
 with one value a completion, None where it has no say; it may be a coroutine function. The columns are lists too: `answer` (the ground
-truth), `problem_id`, `verdict` (the problem's own grader: right, wrong, unscorable), `finish_reason` (stop, length), `completion_ids`
-(the token ids) and every key of the problems' `meta`. A function takes the columns that it names, and all with `**columns`. Beside the
-columns there are `trainer_state`, `log_extra` and `log_metric` (`sharpen.rewards.beside`). These are the names and shapes of TRL, whose
-reward functions are taken as they are where prompts and completions are plain text.
+truth), `problem_id`, `verdict` (the problem's own grader: right, wrong, unscorable), `finish_reason` (stop, length), `prompt_ids` and
+`completion_ids` (the token ids) and every key of the problems' `meta`. A function takes the columns that it names, and all with
+`**columns`. Beside the columns there are `trainer_state`, `log_extra` and `log_metric` (`sharpen.rewards.beside`). These are the names and
+shapes of TRL, whose reward functions are taken as they are where prompts and completions are plain text. `model`, a reward model, is in
+`sharpen.rewards.learned`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sharpen.rewards.language import share
 Rewards = Sequence[float | None]
 RewardFunction = Callable[..., Any]
 
-COLUMNS = ("prompts", "completions", "completion_ids", "finish_reason", "answer", "problem_id", "verdict")
+COLUMNS = ("prompts", "completions", "prompt_ids", "completion_ids", "finish_reason", "answer", "problem_id", "verdict")
 """What every reward function may ask for, beside the keys of `meta`."""
 
 _TAGS = ("<think>", "</think>", "<answer>", "</answer>")

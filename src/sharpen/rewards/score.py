@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 import torch
 
@@ -21,6 +21,7 @@ from sharpen.records import Completion, Group, Problem, RewardFailure, Scores
 from sharpen.rewards.beside import Logged, TrainerState
 from sharpen.rewards.call import Columns, Value, call
 from sharpen.rewards.functions import RewardFunction
+from sharpen.rewards.learned import Learned, ModelMemory
 from sharpen.rewards.settings import RewardFunctionSettings, RewardSettings, load_function
 from sharpen.rewards.splitters import split
 from sharpen.rewards.steps import judge, step_columns
@@ -89,7 +90,7 @@ class Scorer:
     ) -> None:
         self._grade, self._sandbox = grade, settings.sandbox
         self._fail_fast = settings.fail_fast
-        self._decode = decode
+        self._base, self._decode = base, decode
         self._steps = (settings.steps.function, settings.steps.load(base)) if decode is not None else None
         self._ends = settings.steps.ends
         self._training_steps = steps
@@ -97,6 +98,44 @@ class Scorer:
         self._functions: dict[str, tuple[RewardFunctionSettings, RewardFunction]] = {
             name: (entry, load_function(entry, base)) for name, entry in settings.parts.items()
         }
+
+    def meet(self, tokenizer: Any, notice: Callable[[str], None], *, decode: Decode | None = None) -> None:
+        """Learn of the policy, once it has been loaded.
+
+        Args:
+            tokenizer: whose tokens the completions will be; reward models compare it with their own.
+            notice: told where a reward model has another.
+            decode: token ids → text; given, the steps of completions are judged from now on.
+
+        Raises:
+            RewardError: for a step function that cannot be loaded.
+        """
+        if decode is not None and self._steps is None:
+            self._decode, self._steps = decode, (self._settings.steps.function, self._settings.steps.load(self._base))
+        for model in self.models.values():
+            model.meet(tokenizer, notice)
+
+    @property
+    def models(self) -> dict[str, Learned]:
+        """The functions that are reward models, by the name of their part; that of the steps is `steps`."""
+        every: dict[str, Any] = {name: function for name, (_, function) in self._functions.items()}
+        if self._steps is not None:
+            every["steps"] = self._steps[1]
+        return {name: function for name, function in every.items() if isinstance(function, Learned)}
+
+    def memory(self, device: str) -> ModelMemory:
+        """What reward models need on this device; those that come and go do so one at a time."""
+        each = [model.memory(device) for model in self.models.values()]
+        return ModelMemory(
+            held=sum(one.held for one in each),
+            loaded=sum(one.loaded for one in each),
+            scoring=max((one.scoring for one in each), default=0),
+        )
+
+    def close(self) -> None:
+        """Give the memory of reward models back."""
+        for model in self.models.values():
+            model.close()
 
     def score(self, groups: Sequence[Group], *, step: int = 1) -> Scores:
         """The rewards of P groups of G completions.
@@ -119,6 +158,8 @@ class Scorer:
         state, logged = TrainerState(global_step=step - 1, max_steps=self._training_steps), Logged()
         for name, (entry, function) in self._functions.items():
             values, reasons = call(name, function, columns, entry.parameters, state=state, logged=logged) if rows else ([], {})
+            if isinstance(function, Learned):
+                function.release()
             parts[name] = [value if _is_given(value) else math.nan for value in values]
             for place, value in enumerate(values):
                 if not _is_given(value):
@@ -147,7 +188,13 @@ class Scorer:
             return None
         (name, function), filled = self._steps, [place for place, completion in enumerate(completions) if completion.tokens]
         steps = [split(completions[place], self._decode, self._ends) for place in filled]
-        found = judge(name, function, steps, [totals[place] for place in filled], step_columns(function, columns, filled))
+        ends: list[list[int]] = [[] for _ in completions]
+        for place, one in zip(filled, steps, strict=True):
+            ends[place] = [step.end for step in one]
+        taken = step_columns(function, columns | {"step_ends": ends}, filled)
+        found = judge(name, function, steps, [totals[place] for place in filled], taken)
+        if isinstance(function, Learned):
+            function.release()
         by_place = dict(zip(filled, found, strict=True))
         every = [by_place.get(place, ()) for place in range(len(completions))]
         return tuple(tuple(every[start : start + size]) for start in range(0, len(every), size))
@@ -217,6 +264,7 @@ def _columns(groups: Sequence[Group], grades: Sequence[VerdictLike]) -> Columns:
     return columns | {
         "prompts": [problem.prompt for problem in problems],
         "completions": [completion.text for completion in completions],
+        "prompt_ids": [list(group.prompt_tokens) for group in groups for _ in group.completions],
         "completion_ids": [list(completion.tokens) for completion in completions],
         "finish_reason": [completion.finish_reason for completion in completions],
         "answer": [problem.answer for problem in problems],

@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from sharpen import user_code
 from sharpen.errors import RewardError, nearest
 from sharpen.grading.confined import SandboxKind
-from sharpen.rewards import steps
+from sharpen.rewards import learned_settings, steps
 from sharpen.rewards.beside import ARGUMENTS
 from sharpen.rewards.functions import BUILT_IN, COLUMNS, RewardFunction
+from sharpen.rewards.learned_settings import LEARNED, LearnedSettings, OutcomeSettings
 from sharpen.rewards.splitters import Ends, Place, splitter
 
 
@@ -24,8 +25,8 @@ class RewardFunctionSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     function: str = Field(
-        description="accuracy, boxed, finished, format_think, language, overlong, repetition, or your own as path/to/file.py:name "
-        "relative to the recipe, or package.module:name"
+        description="accuracy, boxed, finished, format_think, language, overlong, repetition, model (a reward model), or your own as "
+        "path/to/file.py:name relative to the recipe, or package.module:name"
     )
     weight: float = Field(1.0, allow_inf_nan=False, description="of its values in the sum; with 0 they are recorded and not counted")
     parameters: dict[str, Any] = Field(default_factory=dict, description="passed to the function by name")
@@ -35,16 +36,19 @@ class RewardFunctionSettings(BaseModel):
     @field_validator("function")
     @classmethod
     def _known(cls, function: str) -> str:
-        if ":" not in function and function not in BUILT_IN:
-            known = ", ".join(sorted(BUILT_IN))
+        names = sorted([*BUILT_IN, LEARNED])
+        if ":" not in function and function not in names:
+            known = ", ".join(names)
             raise ValueError(
-                f"unknown reward function '{function}'.{nearest(function, BUILT_IN)} Use {known}, or your own as "
+                f"unknown reward function '{function}'.{nearest(function, names)} Use {known}, or your own as "
                 "path/to/file.py:name or package.module:name"
             )
         return function
 
     @model_validator(mode="after")
     def _in_order(self) -> RewardFunctionSettings:
+        if self.function == LEARNED:
+            learned_settings.check(OutcomeSettings, self.parameters)
         if self.until_step is not None and self.until_step < self.from_step:
             raise ValueError(
                 f"until_step: expected at least from_step = {self.from_step}, got {self.until_step}; both steps themselves are counted"
@@ -68,9 +72,10 @@ class StepSettings(BaseModel):
 
     function: str = Field(
         "equations",
-        description="equations (does each step's hold?), calculations (the same with parentheses, chains and rounding), or your own as "
-        "path/to/file.py:name or package.module:name",
+        description="equations (does each step's hold?), calculations (the same with parentheses, chains and rounding), model (a process "
+        "reward model), or your own as path/to/file.py:name or package.module:name",
     )
+    parameters: dict[str, Any] = Field(default_factory=dict, description="of model: path, batch_tokens, dtype, device, keep")
     splitter: str = Field(
         "lines",
         description="what a step is: lines, blank_lines (paragraphs), sentences, marked (from one `Step 1:`, `1.` or ки to the next)",
@@ -81,15 +86,20 @@ class StepSettings(BaseModel):
     @field_validator("function")
     @classmethod
     def _known(cls, function: str) -> str:
-        if ":" not in function and function not in steps.BUILT_IN:
-            known = ", ".join(sorted(steps.BUILT_IN))
+        names = sorted([*steps.BUILT_IN, LEARNED])
+        if ":" not in function and function not in names:
+            known = ", ".join(names)
             raise ValueError(
-                f"unknown step function '{function}'.{nearest(function, steps.BUILT_IN)} Use {known}, or your own as path/to/file.py:name"
+                f"unknown step function '{function}'.{nearest(function, names)} Use {known}, or your own as path/to/file.py:name"
             )
         return function
 
     @model_validator(mode="after")
     def _splits(self) -> StepSettings:
+        if self.function == LEARNED:
+            learned_settings.check(LearnedSettings, self.parameters)
+        elif self.parameters:
+            raise ValueError(f"function '{self.function}' takes no parameters, got {', '.join(self.parameters)}")
         try:
             _ = self.ends
         except RewardError as error:
@@ -103,6 +113,10 @@ class StepSettings(BaseModel):
 
     def load(self, base: Path | None = None) -> RewardFunction:
         """The callable; see `load_function`."""
+        if self.function == LEARNED:
+            from sharpen.rewards.learned import StepReward
+
+            return StepReward(LearnedSettings.model_validate(self.parameters), base)
         return steps.BUILT_IN[self.function] if self.function in steps.BUILT_IN else from_file(self.function, base, "Step function")
 
 
@@ -151,6 +165,10 @@ def load_function(settings: RewardFunctionSettings, base: Path | None = None) ->
     Raises:
         RewardError: for a file or module that is missing or fails to run, or lacks the function, and for a parameter that it does not take.
     """
+    if settings.function == LEARNED:
+        from sharpen.rewards.learned import OutcomeReward
+
+        return OutcomeReward(OutcomeSettings.model_validate(settings.parameters), base)
     function = BUILT_IN[settings.function] if settings.function in BUILT_IN else from_file(settings.function, base)
     _check_parameters(settings, function)
     return function

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from sharpen.errors import RunError
 from sharpen.models.policy import Policy
 from sharpen.records import TrainingBatch
+from sharpen.rewards.learned import ModelMemory
 from sharpen.training.optimiser import Kind, state_bytes
 
 BUDGETS = (8192, 4096, 2048, 1024, 512, 256)
@@ -36,6 +37,8 @@ class MemoryEstimate:
         training: activations and head buffers of one micro-batch.
         value: the value model's weights, gradients, moments and master copies.
         saving: the merged weights of a checkpoint, where an adapter is trained.
+        rewards: the weights of reward models that stay loaded.
+        scoring: activations of reward models, and the weights of those that are loaded for each step.
     """
 
     baseline: int
@@ -45,11 +48,14 @@ class MemoryEstimate:
     training: int
     value: int = 0
     saving: int = 0
+    rewards: int = 0
+    scoring: int = 0
 
     @property
     def peak(self) -> int:
-        """The largest sum that is held at once: rollout, training and saving take turns."""
-        return self.baseline + self.optimiser + self.reference + self.value + max(self.rollout, self.training, self.saving)
+        """The largest sum that is held at once: rollout, scoring, training and saving take turns."""
+        held = self.baseline + self.optimiser + self.reference + self.value + self.rewards
+        return held + max(self.rollout, self.scoring, self.training, self.saving)
 
 
 def resident(device: torch.device) -> int:
@@ -103,6 +109,7 @@ def estimate(
     needs_value: bool = False,
     optimiser: Kind = "adamw",
     head_chunk: int = 128,
+    rewards: ModelMemory | None = None,
 ) -> MemoryEstimate:
     """The memory of a run.
 
@@ -116,7 +123,9 @@ def estimate(
         sequence_length: prompt and completion at their longest, in tokens.
         optimiser: its kind.
         head_chunk: rows of the language-model head at a time.
+        rewards: of the reward models on the policy's device.
     """
+    learned = rewards or ModelMemory()
     module = policy.module
     parameters = list(module.parameters())
     device = parameters[0].device
@@ -126,12 +135,14 @@ def estimate(
     vocabulary = getattr(getattr(module, "config", None), "vocab_size", 0)
     backward = 2 * head_chunk * vocabulary * 4
     return MemoryEstimate(
-        baseline=resident(device),
+        baseline=max(0, resident(device) - learned.loaded),
         optimiser=_training_bytes(trained, optimiser),
         reference=weights if needs_reference else 0,
         value=weights + _training_bytes(parameters, optimiser) if needs_value else 0,
         rollout=weights + rows * (_cache_bytes(module, sequence_length) * 5 // 4 + 5 * vocabulary * 4),
         training=fixed + per_token * token_budget + backward,
+        rewards=learned.held,
+        scoring=learned.scoring,
         saving=weights if len(trained) < len(parameters) and device.type == "cpu" else 0,  # merged on the CPU
     )
 
@@ -151,11 +162,13 @@ def check(needed: MemoryEstimate, device: torch.device, limit: int | None = None
     """RunError when the estimated peak is above what this process can have."""
     room = resident(device) + available(device) if limit is None else limit
     if needed.peak > room:
-        names = ("baseline", "optimiser", "reference", "value", "rollout", "training", "saving")
+        names = ["baseline", "optimiser", "reference", "value", "rollout", "training", "saving"]
+        names += ["rewards", "scoring"] if needed.rewards or needed.scoring else []
         parts = ", ".join(f"{name} {human(getattr(needed, name))}" for name in names)
+        other = ", set keep=false of a reward model" if needed.rewards else ""
         raise RunError(
             f"memory: this run needs about {human(needed.peak)} at its peak ({parts}), and {human(room)} can be had.",
-            fix="Lower training.token_budget or rollout.max_rows, set method.kl_coef=0 (no reference), or take a smaller model.",
+            fix=f"Lower training.token_budget or rollout.max_rows, set method.kl_coef=0 (no reference){other}, or take a smaller model.",
         )
 
 
