@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sharpen.evaluation.pass_at_k import maj_at_k, pass_at_k
 from sharpen.search import choose
-from sharpen.search.choose import best_of_n, weighted_vote, weights_of_logits
+from sharpen.search.choose import best_of_n, elected, weighted_vote, weights_of_logits
 
 REWARDS = st.sampled_from([None, math.nan, math.inf, -1.5, 0.0, 0.25, 3.0])
 SAMPLE = st.tuples(st.sampled_from(["7", "8", "9", None]), st.booleans(), REWARDS)
@@ -100,9 +100,11 @@ def test_weighted_vote_by_hand() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(["7", "8", "9", None]), st.booleans(), st.sampled_from([0.0, 0.25, 0.5, 1.0])), min_size=1, max_size=8),
+    st.lists(
+        st.tuples(st.sampled_from(["7", "8", "9", None]), st.booleans(), st.sampled_from([0.0, 0.25, 0.5, 1.0])), min_size=1, max_size=8
+    ),
     st.data(),
-)  # fmt: skip
+)
 def test_weighted_vote_is_the_mean_over_all_subsets(samples, data) -> None:
     k = data.draw(st.integers(1, len(samples)))
     samples = [(answer, right and answer is not None, weight) for answer, right, weight in samples]
@@ -136,6 +138,13 @@ def test_many_samples_are_drawn_and_their_order_does_not_matter(monkeypatch: pyt
     for _ in range(3):
         draw.shuffle(samples)
         assert weighted_vote(*zip(*samples, strict=True), 7) == drawn
+
+
+def test_elected() -> None:
+    assert elected(["7", "8", "7"], [0.25, 0.5, 0.25]) == ["7", "8"]
+    assert elected(["7", "8", None], [None, 0.5, 9.0]) == ["8"]
+    assert elected([None], [1.0]) == elected([], []) == []
+    assert elected(["7", "8"], [0.0, math.nan]) == ["7", "8"]
 
 
 def test_weights_of_logits() -> None:

@@ -1,7 +1,8 @@
 """Step-level beam search: of all that the beams go on with, the most valuable go on (Snell et al. 2024, arXiv:2408.03314, §5.1).
 
-B · k first steps are drawn; then each of B beams draws k next ones. Of the new nodes and the finished ones the B of the highest value stay (equal ones: those drawn first).
-When all are finished, or none is left, it begins again with other draws, until the budget is used up. Equal steps are merged.
+B · k first steps are drawn; then each of B beams draws k next ones. Of the new nodes and the finished ones the B of the highest value stay
+(equal ones: those drawn first). When all are finished, or none is left, it begins again with other draws, until the budget is used up.
+Equal steps are merged.
 """
 
 from __future__ import annotations
@@ -44,12 +45,15 @@ class BeamSearch:
         check_search(width=width, beams=beams)
         self.stepper, self.judge, self.render, self.seed, self.width, self.beams = stepper, judge, render, seed, width, beams
 
-    def run(self, problems: Sequence[Problem], budget: int) -> list[Found]:
-        """Search; the budget is that of `TreeSearch.run`."""
+    def run(self, problems: Sequence[Problem], budget: int, on_progress: Callable[[int], None] | None = None) -> list[Found]:
+        """Search; see `TreeSearch.run`."""
         unit = self.stepper.max_step_tokens + self.judge.most_tokens
         every = [_Beams(one, self.render(one), Purse(budget, unit)) for one in problems]
         while wave := [one for one in every if one.purse.draws(1)]:
+            before = sum(one.purse.spent for one in wave)
             self._advance(wave)
+            if on_progress is not None:
+                on_progress(sum(one.purse.spent for one in wave) - before)
         for one in every:
             one.harvest()
         return [Found(problem=one.problem, leaves=tuple(one.leaves), tokens=one.purse.spent, nodes=one.nodes) for one in every]

@@ -107,31 +107,40 @@ def weighted_vote(
     if len({weight for _, weight, _ in voters}) == 1:
         return maj_at_k(answers, correct, k, seed=seed)
     names = {name: place for place, name in enumerate(dict.fromkeys(answer for answer, _, _ in voters))}
-    cast = np.zeros((size, len(names)))  # weight of each sample for each answer; samples without one come last
-    voted = np.zeros((size, len(names)), dtype=bool)
+    cast, voted = np.zeros((size, len(names))), np.zeros((size, len(names)))  # samples without an answer come last
     rights: dict[str, list[bool]] = defaultdict(list)
     for row, (answer, weight, right) in enumerate(voters):
-        cast[row, names[answer]], voted[row, names[answer]] = weight, True
+        cast[row, names[answer]], voted[row, names[answer]] = weight, 1.0
         rights[answer].append(right)
     worth = np.array([sum(rights[name]) / len(rights[name]) for name in names])
-    scores = [_won(cast[rows], voted[rows], worth) for rows in _subsets(size, k, seed)]
-    return math.fsum(scores) / len(scores)
+    drawn = _subsets(size, k, seed)
+    there = drawn @ voted > 0
+    sums = np.where(there, drawn @ cast, -1.0)
+    top = sums.max(axis=1, keepdims=True)
+    tied = there & (sums >= top - TIE * np.abs(top))
+    return float((tied @ worth / np.maximum(tied.sum(axis=1), 1)).mean())
 
 
-def _won(cast: NDArray[np.float64], voted: NDArray[np.bool_], worth: NDArray[np.float64]) -> float:
-    """What the answer with the largest sum is worth, [k, answers] each; 0 where none votes."""
-    sums = [math.fsum(column) if there else -1.0 for column, there in zip(cast.T, voted.any(axis=0), strict=True)]
-    top = max(sums)
-    tied = [value for total, value in zip(sums, worth, strict=True) if total >= top - TIE * abs(top)]
-    return float(sum(tied) / len(tied)) if top >= 0 else 0.0
+def elected(answers: Sequence[str | None], weights: Sequence[float | None]) -> list[str]:
+    """The answers with the largest sum of weights, in the order in which they come: several where they tie, none where nobody votes."""
+    sums: dict[str, list[float]] = defaultdict(list)
+    for answer, weight in zip(answers, weights, strict=True):
+        if answer is not None:
+            sums[answer].append(weight if weight is not None and math.isfinite(weight) else 0.0)
+    totals = {answer: math.fsum(given) for answer, given in sums.items()}
+    top = max(totals.values(), default=0.0)
+    return [answer for answer, total in totals.items() if total >= top - TIE * abs(top)]
 
 
-def _subsets(size: int, k: int, seed: int) -> Sequence[list[int]]:
-    """All subsets of k, or else `SUBSETS` seeded random ones."""
+def _subsets(size: int, k: int, seed: int) -> NDArray[np.float64]:
+    """All subsets of k, or else `SUBSETS` seeded random ones: 1 where a sample is drawn, [subsets, N]."""
     if math.comb(size, k) <= SUBSETS:
-        return [list(rows) for rows in combinations(range(size), k)]
-    random = streams.generator(seed, "weighted_vote", size, k)
-    return [list(np.sort(random.permutation(size)[:k])) for _ in range(SUBSETS)]
+        chosen = np.array(list(combinations(range(size), k)))
+    else:
+        chosen = streams.generator(seed, "weighted_vote", size, k).random((SUBSETS, size)).argsort(axis=1)[:, :k]
+    drawn = np.zeros((len(chosen), size))
+    np.put_along_axis(drawn, chosen, 1.0, axis=1)
+    return drawn
 
 
 def _check(size: int, k: int) -> None:

@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Values, one a completion; the tokens generated for them; and what finished on the way: (which completion it continues, all tokens)."""
+    """Values, one a completion; the tokens that they took; and what was finished for them: (which completion it continues, all tokens)."""
 
     values: tuple[float, ...]
     tokens: int = 0
@@ -174,8 +174,16 @@ class Rollouts:
     """
 
     def __init__(
-        self, engine: Engine, reader: Reader, *, rollouts: int, sampling: Sampling, seed: int, oracle: bool = False, context: int | None = None
-    ) -> None:  # fmt: skip
+        self,
+        engine: Engine,
+        reader: Reader,
+        *,
+        rollouts: int,
+        sampling: Sampling,
+        seed: int,
+        oracle: bool = False,
+        context: int | None = None,
+    ) -> None:
         self.engine, self.reader, self.rollouts, self.sampling = engine, reader, rollouts, sampling
         self.seed, self.oracle, self.context = seed, oracle, context
         self.name = "oracle" if oracle else "rollouts"
@@ -201,7 +209,7 @@ class Rollouts:
         return out
 
     def _complete(self, asked: Sequence[Asked]) -> tuple[list[list[list[Tokens]]], list[int]]:
-        """The whole completions of each that was asked for, itself where it is finished, else its rollouts; and the tokens of each problem."""
+        """The whole completions of each that was asked for, itself where it is finished, else its rollouts; and each problem's tokens."""
         out: list[list[list[Tokens]]] = [[[tokens] for tokens in one.completions] for one in asked]
         spent = [0] * len(asked)
         groups: dict[int, list[tuple[int, int]]] = {}

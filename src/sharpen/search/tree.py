@@ -12,7 +12,8 @@ ReST-MCTS* (Zhang et al. 2024, arXiv:2406.03816).
 
 At an open node without children k steps are drawn. Every new child is valued at once, and each value is backed up: N + 1 and W + value at
 the child and at every node above it. A node that was visited k · (e + 1)² times after e drawings is drawn from once more (progressive
-widening, Coulom 2007), so that a bad first drawing can be mended. A round that ends in a finished node backs its value up again, at no cost.
+widening, Coulom 2007), so that a bad first drawing can be mended. A round that ends in a finished node backs its value up again, and costs
+no tokens.
 
 One node a problem is expanded at a time, many problems side by side: the batch comes from the problems, so there is no virtual loss, and a
 problem's tree does not depend on which others are searched with it.
@@ -264,17 +265,21 @@ class TreeSearch:
         self.stepper, self.judge, self.render, self.seed = stepper, judge, render, seed
         self.width, self.exploration = width, exploration
 
-    def run(self, problems: Sequence[Problem], budget: int) -> list[Found]:
+    def run(self, problems: Sequence[Problem], budget: int, on_progress: Callable[[int], None] | None = None) -> list[Found]:
         """Search, all problems side by side.
 
         Args:
             problems: with distinct ids.
             budget: generated tokens of each, the judge's included; exceeded by less than the most that one step and its value can cost.
+            on_progress: called with the number of tokens that were just generated.
         """
         unit = self.stepper.max_step_tokens + self.judge.most_tokens
         trees = [Tree(one, self.render(one), Purse(budget, unit), width=self.width, exploration=self.exploration) for one in problems]
         while wave := [(tree, node) for tree in trees if (node := tree.select()) is not None]:
+            before = sum(tree.purse.spent for tree, _ in wave)
             self._expand(wave)
+            if on_progress is not None:
+                on_progress(sum(tree.purse.spent for tree, _ in wave) - before)
         return [tree.found() for tree in trees]
 
     def _expand(self, wave: Sequence[tuple[Tree, Node]]) -> None:
