@@ -1,7 +1,8 @@
 """Strategies side by side at equal generated tokens: one completion, votes, best-of-N, beam search and tree search.
 
 A budget is in generated tokens a problem. Strategies that sample whole completions get as many of each problem as its mean length allows,
-n = ⌊budget / mean length⌋ and at least one, and are expectations over subsets of n of its N samples; so they cost n · mean length. Searches generate until the budget is used up. What a reward model reads is in the seconds, and in no token.
+n = ⌊budget / mean length⌋ and at least one, and are expectations over subsets of n of its N samples; so they cost n · mean length.
+Searches generate until the budget is used up. What a reward model reads is in the seconds, and in no token.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def compare(problems: Sequence[Problem], tools: Tools, plan: Plan, sampling: Sam
 
 
 def sample_pool(problems: Sequence[Problem], tools: Tools, sampling: Sampling, budget: int, observer: Observer, *, seed: int) -> Pool:
-    """Sample completions of every problem until they hold `SPARE` times the budget's tokens, so that subsets differ; grade and reward them."""
+    """Sample, grade and reward completions of every problem until they hold `SPARE` times the budget's tokens, so that subsets differ."""
     began = time.monotonic()
     prompts = [tools.rollout.render(problem) for problem in problems]
     sampled: list[list[Sampled]] = [[] for _ in problems]

@@ -15,6 +15,9 @@ the child and at every node above it. A node that was visited k · (e + 1)² tim
 widening, Coulom 2007), so that a bad first drawing can be mended. A round that ends in a finished node backs its value up again, and costs
 no tokens.
 
+When nothing has finished, and no more tokens are left than one completion may take, exploring ends: c is 0 and one step is drawn at a time,
+so that there is an answer at the end.
+
 One node a problem is expanded at a time, many problems side by side: the batch comes from the problems, so there is no virtual loss, and a
 problem's tree does not depend on which others are searched with it.
 """
@@ -116,8 +119,8 @@ class Node:
         return mean + exploration * self.drawn / parent.samples * math.sqrt(tried) / (1 + self.visits)
 
     def best(self, exploration: float) -> Node:
-        """The child with the highest score; of equal ones, the one drawn first."""
-        return max(self.children.values(), key=lambda child: child.score(exploration))
+        """The child with the highest score, those that the limit has cut last; of equal ones, the one drawn first."""
+        return max(self.children.values(), key=lambda child: (child.state != "cut" or exploration > 0, child.score(exploration)))
 
     def add(self, steps: Iterable[Step]) -> list[Node]:
         """Put drawn steps below this node; the new children alone come back, for equal steps are merged."""
@@ -159,25 +162,41 @@ class Tree:
         purse: the budget.
         width: k, steps drawn at once.
         exploration: c.
+        reserve: tokens kept for finishing one completion.
     """
 
-    def __init__(self, problem: Problem, prompt: Tokens, purse: Purse, *, width: int, exploration: float) -> None:
-        self.problem, self.prompt, self.purse, self.width, self.exploration = problem, prompt, purse, width, exploration
-        self.root, self.nodes, self.turn = Node(), 0, 0
+    def __init__(self, problem: Problem, prompt: Tokens, purse: Purse, *, width: int, exploration: float, reserve: int) -> None:
+        self.problem, self.prompt, self.purse = problem, prompt, purse
+        self.width, self.exploration, self.reserve = width, exploration, reserve
+        self.root, self.nodes, self.turn, self.finished = Node(), 0, 0, False
         self.rollouts: list[Leaf] = []
         self._idle = 0
 
     def select(self) -> Node | None:
         """The next node to draw steps from; None when the budget is used up or the tree exhausted."""
         while self.purse.draws(1) and not self.exhausted:
-            node = self.root
-            while node.state == "open" and node.children and node.visits < self.width * (node.drawings + 1) ** 2:
-                node = node.best(self.exploration)
+            node, exploration = self.root, 0.0 if self.hurried else self.exploration
+            while node.state == "open" and node.children and not self._widens(node):
+                node = node.best(exploration)
             if node.state == "open":
                 return node
             node.backup(node.value)
             self._idle += 1
         return None
+
+    def _widens(self, node: Node) -> bool:
+        """Whether a node with children is drawn from once more."""
+        return not self.hurried and node.visits >= self.width * (node.drawings + 1) ** 2
+
+    @property
+    def hurried(self) -> bool:
+        """Whether what is left is kept for finishing one completion."""
+        return not self.finished and self.purse.budget - self.purse.spent <= self.reserve
+
+    @property
+    def draws(self) -> int:
+        """Steps that may be drawn now."""
+        return self.purse.draws(1 if self.hurried else self.width)
 
     @property
     def exhausted(self) -> bool:
@@ -189,6 +208,7 @@ class Tree:
         fresh = node.add(steps)
         self.purse.spent += sum(len(step.tokens) for step in steps)
         self.nodes += len(fresh)
+        self.finished |= any(child.state == "finished" for child in fresh)
         self._idle = 0 if fresh else self._idle + 1
         for child in fresh:
             if child.state == "cut":  # without an answer it is worth nothing, and nobody need be asked
@@ -274,7 +294,17 @@ class TreeSearch:
             on_progress: called with the number of tokens that were just generated.
         """
         unit = self.stepper.max_step_tokens + self.judge.most_tokens
-        trees = [Tree(one, self.render(one), Purse(budget, unit), width=self.width, exploration=self.exploration) for one in problems]
+        trees = [
+            Tree(
+                one,
+                self.render(one),
+                Purse(budget, unit),
+                width=self.width,
+                exploration=self.exploration,
+                reserve=self.stepper.max_new_tokens,
+            )
+            for one in problems
+        ]
         while wave := [(tree, node) for tree in trees if (node := tree.select()) is not None]:
             before = sum(tree.purse.spent for tree, _ in wave)
             self._expand(wave)
@@ -284,10 +314,7 @@ class TreeSearch:
 
     def _expand(self, wave: Sequence[tuple[Tree, Node]]) -> None:
         """Draw from a node of each of these trees, value the new nodes and back the values up."""
-        seeds = [
-            [derive(self.seed, "search_tree", tree.problem.id, tree.turn, i) for i in range(tree.purse.draws(self.width))]
-            for tree, _ in wave
-        ]
+        seeds = [[derive(self.seed, "search_tree", tree.problem.id, tree.turn, i) for i in range(tree.draws)] for tree, _ in wave]
         drawn = self.stepper.sample([tree.prompt for tree, _ in wave], [node.tokens for _, node in wave], seeds)
         fresh = [tree.grow(node, steps) for (tree, node), steps in zip(wave, drawn, strict=True)]
         asked = [(tree.problem, tree.prompt, tree.turn, nodes) for (tree, _), nodes in zip(wave, fresh, strict=True)]
@@ -296,6 +323,7 @@ class TreeSearch:
                 node.backup(node.value)
             tree.purse.spent += tokens
             tree.rollouts += leaves
+            tree.finished |= bool(leaves)
             tree.turn += 1
 
 

@@ -1,0 +1,135 @@
+"""Ways to an answer at equal generated tokens: a table, files and a plot."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from sharpen.evaluation.intervals import Estimate
+from sharpen.reports.curves import COLOURS
+from sharpen.reports.tables import ruled
+
+if TYPE_CHECKING:
+    from sharpen.pipelines.search import Searched
+    from sharpen.search.compare import Row
+
+COLUMNS = ("strategy", "budget", "accuracy", "low", "high", "gain", "gain_low", "gain_high", "tokens", "seconds")
+MARKS = "osD^vP*X"
+
+
+def search_tables(found: Searched, *, title: str) -> Iterator[RenderableType]:
+    """A table with a part for each budget."""
+    table = ruled(title)
+    table.add_column("", no_wrap=True)
+    for name in ("accuracy, %", "over majority", "tokens", "s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for place, row in enumerate(found.rows):
+        last = place + 1 == len(found.rows) or found.rows[place + 1].budget != row.budget
+        table.add_row(
+            row.strategy,
+            _cell(row.accuracy),
+            "" if row.gain is None else _cell(row.gain, signed=True),
+            f"{row.tokens:,.0f}",
+            f"{row.seconds:,.1f}",
+            style="dim" if "oracle" in row.strategy else None,
+            end_section=last,
+        )
+    yield table
+    settings = found.settings
+    lines = [
+        f"{settings['problem_count']} problems · led by: {found.baseline} · 95 % intervals over problems · tokens generated a problem",
+        "oracle: by the ground truth, which nobody has; a ceiling, not a way to an answer",
+    ]
+    lines += [f"{row.strategy}, {row.budget:,} tokens: {_without(row)}" for row in found.rows if row.notes.get("without_answer")]
+    yield Text("\n".join(lines), style="dim")
+
+
+def _without(row: Row) -> str:
+    count = row.notes["without_answer"]
+    return f"{count} of {len(row.scores)} problems without a finished answer; they count as wrong"
+
+
+def _cell(estimate: Estimate, *, signed: bool = False) -> str:
+    sign = "+" if signed else ""
+    text = f"{100 * estimate.value + 0.0:{sign}.1f}"
+    if math.isnan(estimate.low):
+        return text
+    return f"{text} [{100 * estimate.low + 0.0:{sign}.1f}, {100 * estimate.high + 0.0:{sign}.1f}]"
+
+
+def write(found: Searched, folder: Path) -> list[Path]:
+    """Write `search.json`, `search.csv` and `search.png` into a folder, each whole or not at all; where they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = {"settings": found.settings, "problems": [one.id for one in found.problems], "rows": [_plain(row) for row in found.rows]}
+    temporary = folder / "search.writing"
+    temporary.write_text(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(temporary, folder / "search.json")
+    with temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(_values(row) for row in found.rows)
+    os.replace(temporary, folder / "search.csv")
+    return [folder / "search.json", folder / "search.csv", plot(found, folder / "search.png")]
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    gain = None if row.gain is None else row.gain.to_dict()
+    kept = {name: getattr(row, name) for name in ("strategy", "budget", "tokens", "seconds")}
+    return kept | {
+        "accuracy": row.accuracy.to_dict(),
+        "gain": gain,
+        "scores": list(row.scores),
+        "spent": list(row.spent),
+        "notes": dict(row.notes),
+    }
+
+
+def _values(row: Row) -> list[Any]:
+    gain: list[Any] = ["", "", ""] if row.gain is None else [row.gain.value, row.gain.low, row.gain.high]
+    accuracy = row.accuracy
+    budget = "" if row.budget is None else row.budget
+    return [row.strategy, budget, accuracy.value, accuracy.low, accuracy.high, *gain, row.tokens, row.seconds]
+
+
+def plot(found: Searched, path: Path) -> Path:
+    """Draw accuracy over generated tokens, a line a strategy with the band of its 95 % interval; write a PNG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7.6, 5.0), layout="constrained")
+    names = list(dict.fromkeys(row.strategy for row in found.rows))
+    for place, name in enumerate(names):
+        rows = [row for row in found.rows if row.strategy == name]
+        _draw(axes, rows, name, COLOURS[place % len(COLOURS)], MARKS[place % len(MARKS)])
+    budgets = sorted({row.budget for row in found.rows if row.budget is not None})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
+    axes.minorticks_off()
+    axes.set(xlabel="tokens generated a problem", ylabel="right, %")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+    figure.suptitle(f"{len(found.problems)} problems, led by: {found.baseline}; bands: 95 % intervals over problems", fontsize=9)
+    temporary = path.with_suffix(".writing")
+    figure.savefig(temporary, dpi=130, format="png", metadata={"Software": None})
+    pyplot.close(figure)
+    os.replace(temporary, path)
+    return path
+
+
+def _draw(axes: Any, rows: Sequence[Row], name: str, colour: str, mark: str) -> None:
+    tokens = [row.tokens for row in rows]
+    values, lows, highs = ([100 * getattr(row.accuracy, end) for row in rows] for end in ("value", "low", "high"))
+    style = "--" if "oracle" in name else "-"
+    axes.plot(tokens, values, style, color=colour, marker=mark, markersize=5, label=name, linewidth=1.6)
+    axes.fill_between(tokens, lows, highs, color=colour, alpha=0.08, linewidth=0)
