@@ -1,8 +1,9 @@
 """Strategies side by side at equal generated tokens: one completion, votes, best-of-N, beam search and tree search.
 
 A budget is in generated tokens a problem. Strategies that sample whole completions get as many of each problem as its mean length allows,
-n = ⌊budget / mean length⌋ and at least one, and are expectations over subsets of n of its N samples; so they cost n · mean length.
-Searches generate until the budget is used up. What a reward model reads is in the seconds, and in no token.
+n = budget / mean length and at least one, and are expectations over subsets of n of its N samples. Between two whole numbers they are the
+mixture of both that costs the budget on average. Searches generate until the budget is used up. What a reward model reads is in the
+seconds, and in no token.
 """
 
 from __future__ import annotations
@@ -120,9 +121,16 @@ class Pool:
         """The mean length of each problem's completions."""
         return [sum(row) / len(row) for row in self.lengths]
 
-    def sizes(self, budget: int) -> list[int]:
+    def sizes(self, budget: int) -> list[float]:
         """How many samples of each problem a budget pays for, n."""
-        return [max(1, min(int(budget / mean), len(row))) for mean, row in zip(self.means, self.lengths, strict=True)]
+        return [max(1.0, min(budget / mean, float(len(row)))) for mean, row in zip(self.means, self.lengths, strict=True)]
+
+
+def between(value: Callable[[int], float], n: float) -> float:
+    """A function of whole numbers at n: the mixture of ⌊n⌋ and ⌈n⌉ whose mean is n."""
+    low = math.floor(n)
+    share = n - low
+    return value(low) if share == 0 else (1 - share) * value(low) + share * value(low + 1)
 
 
 def compare(problems: Sequence[Problem], tools: Tools, plan: Plan, sampling: Sampling, observer: Observer | None = None) -> list[Row]:
@@ -225,19 +233,26 @@ def _of_samples(pool: Pool, budget: int, seed: int, *, scored: bool) -> list[Row
     spent = [n * mean for n, mean in zip(sizes, pool.means, strict=True)]
     share = sum(sizes) / sum(map(len, pool.lengths))
     sampling, scoring = share * pool.seconds, share * pool.seconds_scoring
-    samples = list(zip(pool.answers, pool.correct, pool.rewards, pool.weights, sizes, strict=True))
     by = "" if scored else ", by log-probability"
-    scores = {
-        MAJORITY: [maj_at_k(answers, right, n, seed=derive(seed, "search", p)) for p, (answers, right, _, _, n) in enumerate(samples)],
-        f"best-of-N{by}": [best_of_n(rewards, right, n) for _, right, rewards, _, n in samples],
-        f"weighted vote{by}": [
-            weighted_vote(answers, right, weights, n, seed=derive(seed, "search", p))
-            for p, (answers, right, _, weights, n) in enumerate(samples)
-        ],
-        "Pass@N (oracle)": [pass_at_k(len(right), sum(right), n) for _, right, _, _, n in samples],
-    }
+    names = (MAJORITY, f"best-of-N{by}", f"weighted vote{by}", "Pass@N (oracle)")
+    scores: dict[str, list[float]] = {name: [] for name in names}
+    for p, n in enumerate(sizes):
+        own = _ways(pool, p, derive(seed, "search_subsets", p))
+        for name, way in zip(names, own, strict=True):
+            scores[name].append(between(way, n))
     notes = {"n": sum(sizes) / len(sizes), "samples": sum(map(len, pool.lengths)) / len(sizes)}
     return [_row(name, budget, values, spent, sampling + scoring, seed, notes) for name, values in scores.items()]
+
+
+def _ways(pool: Pool, p: int, seed: int) -> tuple[Callable[[int], float], ...]:
+    """What n samples of a problem are worth: to the majority vote, best-of-N, the weighted vote, and an oracle."""
+    answers, right, rewards, weights = pool.answers[p], pool.correct[p], pool.rewards[p], pool.weights[p]
+    return (
+        lambda n: maj_at_k(answers, right, n, seed=seed),
+        lambda n: best_of_n(rewards, right, n),
+        lambda n: weighted_vote(answers, right, weights, n, seed=seed),
+        lambda n: pass_at_k(len(right), sum(right), n),
+    )
 
 
 def _searches(problems: Sequence[Problem], tools: Tools, plan: Plan, budget: int, mean: float, observer: Observer) -> Sequence[Row]:
