@@ -16,6 +16,7 @@ from rich.text import Text
 from sharpen.evaluation.intervals import Estimate
 from sharpen.reports.curves import COLOURS
 from sharpen.reports.tables import ruled
+from sharpen.search.compare import MAJORITY
 
 if TYPE_CHECKING:
     from sharpen.pipelines.search import Searched
@@ -36,7 +37,7 @@ def search_tables(found: Searched, *, title: str) -> Iterator[RenderableType]:
         table.add_row(
             row.strategy,
             _cell(row.accuracy),
-            "" if row.gain is None else _cell(row.gain, signed=True),
+            _cell(row.gains[MAJORITY], signed=True) if MAJORITY in row.gains else "",
             f"{row.tokens:,.0f}",
             f"{row.seconds:,.1f}",
             style="dim" if "oracle" in row.strategy else None,
@@ -48,6 +49,10 @@ def search_tables(found: Searched, *, title: str) -> Iterator[RenderableType]:
         f"{settings['problem_count']} problems · led by: {found.baseline} · 95 % intervals over problems · tokens generated a problem",
         "oracle: by the ground truth, which nobody has; a ceiling, not a way to an answer",
     ]
+    for row in found.rows:
+        others = [f"{_cell(gain, signed=True)} over {name}" for name, gain in row.gains.items() if name != MAJORITY]
+        if others:
+            lines.append(f"{row.strategy}, {row.budget:,} tokens: {'; '.join(others)}")
     lines += [f"{row.strategy}, {row.budget:,} tokens: {_without(row)}" for row in found.rows if row.notes.get("without_answer")]
     yield Text("\n".join(lines), style="dim")
 
@@ -81,11 +86,11 @@ def write(found: Searched, folder: Path) -> list[Path]:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    gain = None if row.gain is None else row.gain.to_dict()
+    gains = {name: gain.to_dict() for name, gain in row.gains.items()}
     kept = {name: getattr(row, name) for name in ("strategy", "budget", "tokens", "seconds")}
     return kept | {
         "accuracy": row.accuracy.to_dict(),
-        "gain": gain,
+        "gains": gains,
         "scores": list(row.scores),
         "spent": list(row.spent),
         "notes": dict(row.notes),
@@ -93,7 +98,8 @@ def _plain(row: Row) -> dict[str, Any]:
 
 
 def _values(row: Row) -> list[Any]:
-    gain: list[Any] = ["", "", ""] if row.gain is None else [row.gain.value, row.gain.low, row.gain.high]
+    over = row.gains.get(MAJORITY)
+    gain: list[Any] = ["", "", ""] if over is None else [over.value, over.low, over.high]
     accuracy = row.accuracy
     budget = "" if row.budget is None else row.budget
     return [row.strategy, budget, accuracy.value, accuracy.low, accuracy.high, *gain, row.tokens, row.seconds]

@@ -31,7 +31,7 @@ class _Beams:
 
     def harvest(self) -> None:
         """Take the finished beams."""
-        self.leaves += [Leaf(tokens=one.tokens, value=one.value, drawn=one.drawn) for one in self.kept if one.state == "finished"]
+        self.leaves += [Leaf(tokens=one.tokens, value=one.value) for one in self.kept if one.state == "finished"]
 
 
 class BeamSearch:

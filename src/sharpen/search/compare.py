@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sharpen.evaluation.intervals import Estimate, Measure, change, estimate
@@ -28,8 +28,8 @@ from sharpen.streams import derive
 from sharpen.tracking.observer import Observer, Silent
 
 Rule = Literal["vote", "visits", "best"]
-"""How a search's answer is chosen among its finished leaves: the vote weighted by value × times drawn; the leaf with the most visits; the
-one of the highest value. Ties are expectations."""
+"""How a search's answer is chosen among its finished leaves: the vote weighted by their values; the leaf with the most visits; the one of
+the highest value. Ties are expectations."""
 
 RULES: tuple[Rule, ...] = ("vote", "visits", "best")
 MAJORITY = "majority vote"
@@ -85,7 +85,8 @@ class Row:
         strategy: its name; one that used the ground truth has `oracle` in it.
         budget: tokens a problem that it was given; None for one that has no choice.
         accuracy: with the 95 % interval over problems.
-        gain: over the majority vote at the same budget, paired by problem; None without one.
+        gains: over other strategies at the same budget, paired by problem, by their names: over the majority vote, and of searches over
+            best-of-N and the weighted vote.
         tokens: mean tokens a problem that were generated.
         seconds: that it took for all problems; of strategies that share samples, their share of the sampling.
         scores: of each problem, the chance that its answer is right.
@@ -96,7 +97,7 @@ class Row:
     strategy: str
     budget: int | None
     accuracy: Estimate
-    gain: Estimate | None
+    gains: Mapping[str, Estimate]
     tokens: float
     seconds: float
     scores: tuple[float, ...]
@@ -151,10 +152,10 @@ def compare(problems: Sequence[Problem], tools: Tools, plan: Plan, sampling: Sam
     pool = sample_pool(problems, tools, sampling, max(plan.budgets), observer, seed=plan.seed)
     for budget in plan.budgets:
         sampled = _of_samples(pool, budget, plan.seed, scored=tools.scorer is not None)
-        majority = sampled[0]
         mean = sum(pool.means) / len(problems)
         found = list(_searches(problems, tools, plan, budget, mean, observer))
-        rows += [_against(row, majority, plan.seed) for row in (*sampled, *found)]
+        rows += [sampled[0], *(_against(row, sampled[:1], plan.seed) for row in sampled[1:])]
+        rows += [_against(row, sampled[:3], plan.seed) for row in found]
     return rows
 
 
@@ -308,7 +309,7 @@ def score(found: Found, answers: Sequence[tuple[str | None, bool]], rule: Rule =
         return 0.0
     right = [ok for _, ok in answers]
     if rule == "vote":
-        return weighted_vote([answer for answer, _ in answers], right, [leaf.value * leaf.drawn for leaf in found.leaves])
+        return weighted_vote([answer for answer, _ in answers], right, [leaf.value for leaf in found.leaves])
     given = [float(leaf.visits) if rule == "visits" else leaf.value for leaf in found.leaves]
     ranked = [value if answer is not None else None for value, (answer, _) in zip(given, answers, strict=True)]
     return best_of_n(ranked, right, len(right))
@@ -316,7 +317,7 @@ def score(found: Found, answers: Sequence[tuple[str | None, bool]], rule: Rule =
 
 def chosen(found: Found, answers: Sequence[tuple[str | None, bool]]) -> list[str]:
     """The answer by the weighted vote; several where they tie, none without one."""
-    return elected([answer for answer, _ in answers], [leaf.value * leaf.drawn for leaf in found.leaves])
+    return elected([answer for answer, _ in answers], [leaf.value for leaf in found.leaves])
 
 
 def _row(
@@ -332,7 +333,7 @@ def _row(
         strategy=name,
         budget=budget,
         accuracy=estimate(Measure(scores), seed=seed),
-        gain=None,
+        gains={},
         tokens=sum(spent) / len(spent),
         seconds=seconds,
         scores=tuple(scores),
@@ -341,9 +342,7 @@ def _row(
     )
 
 
-def _against(row: Row, majority: Row, seed: int) -> Row:
-    """The row with its gain over the majority vote."""
-    if row.strategy == MAJORITY:
-        return row
-    gain = change(Measure(majority.scores), Measure(row.scores), seed=seed)
-    return Row(**{name: getattr(row, name) for name in row.__dataclass_fields__} | {"gain": gain})
+def _against(row: Row, others: Sequence[Row], seed: int) -> Row:
+    """The row with its gains over these."""
+    gains = {other.strategy: change(Measure(other.scores), Measure(row.scores), seed=seed) for other in others}
+    return replace(row, gains=gains)

@@ -45,13 +45,11 @@ class Leaf:
     Attributes:
         tokens: the stop token included.
         value: what the judge gave it; of a rollout, the value of the node that it went on from.
-        drawn: how often it was sampled.
         visits: of its node; 0 for a rollout.
     """
 
     tokens: Tokens
     value: float
-    drawn: int = 1
     visits: int = 0
 
 
@@ -222,7 +220,7 @@ class Tree:
             node = waiting.pop(0)
             waiting += node.children.values()
             if node.state == "finished":
-                leaves.append(Leaf(tokens=node.tokens, value=node.value, drawn=node.drawn, visits=node.visits))
+                leaves.append(Leaf(tokens=node.tokens, value=node.value, visits=node.visits))
         return Found(
             problem=self.problem,
             leaves=(*leaves, *self.rollouts),
