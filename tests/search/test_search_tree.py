@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from toy import LINE, PROMPT, STOP, A, B, C, ToyEngine, grade, lines, problems, reader, render, share_of_b, stepper
+from toy import LINE, PROMPT, STOP, A, B, C, ToyEngine, decode, grade, lines, problems, reader, render, share_of_b, stepper
 
 from sharpen.errors import ModelError, RecipeError, RewardError
 from sharpen.rollout.engine import Sampling
@@ -14,7 +14,7 @@ from sharpen.search.beam import BeamSearch
 from sharpen.search.compare import RULES, _read, chosen, score
 from sharpen.search.judges import Asked, Plain, Rollouts
 from sharpen.search.steps import Step, Stepper, step_ends
-from sharpen.search.tree import IDLE, Leaf, Node, Purse, Tree, TreeSearch
+from sharpen.search.tree import IDLE, Found, Leaf, Node, Purse, Rollout, Tree, TreeSearch, leaf_of
 from tiny import END_OF_TEXT, IM_END, tiny_model, tiny_tokenizer
 
 RARE_B = lines(3, {A: 0.65, B: 0.35})
@@ -22,6 +22,10 @@ RARE_B = lines(3, {A: 0.65, B: 0.35})
 
 def tree_search(policy=RARE_B, value=share_of_b, *, seed: int = 0, width: int = 4, **limits) -> TreeSearch:
     return TreeSearch(stepper(policy, **limits), Plain(value, "toy"), render, seed=seed, width=width)
+
+
+def all_b(problem, prompt, completions) -> list[float]:
+    return [float("a" not in decode(tokens)) for tokens in completions]
 
 
 def shown(found) -> list:
@@ -81,25 +85,42 @@ def test_a_step_that_the_limit_cuts_is_worth_nothing_and_nobody_is_asked() -> No
 
 def test_the_best_path_is_found_where_samples_hardly_ever_take_it() -> None:
     # a completion is `bbb` with chance 0.35³ = 0.043 and `aaa` with 0.27: the more of them vote, the less is it chosen
-    found = tree_search().run(problems(10), 200)
+    found = tree_search(value=all_b).run(problems(10), 200)
     answers = _read(found, reader())
     assert [chosen(one, own) for one, own in zip(found, answers, strict=True)] == [["bbb"]] * 10
-    assert {rule: [score(one, own, rule) for one, own in zip(found, answers, strict=True)] for rule in RULES} == {
-        "vote": [1.0] * 10,
-        "best": [1.0] * 10,
-        "visits": [1.0] * 10,
+    assert {rule: sum(score(one, own, rule) for one, own in zip(found, answers, strict=True)) for rule in RULES} == {
+        "vote": 10,
+        "best": 10,
+        "visits": 10,
     }
     beam = BeamSearch(stepper(RARE_B), Plain(share_of_b, "toy"), render, seed=0, width=4, beams=2).run(problems(10), 200)
     right = [score(one, own, "best") for one, own in zip(beam, _read(beam, reader()), strict=True)]
     assert sum(right) >= 8
 
 
-def test_without_a_telling_value_it_follows_the_policy() -> None:
-    found = tree_search(value=lambda problem, prompt, completions: [0.5] * len(completions)).run(problems(20), 200)
+def test_without_a_telling_value_the_vote_follows_the_policy() -> None:
+    # each leaf votes with its share of the policy's samples, so that drawing rare ones does not make them win
+    flat = lines(3, {A: 0.8, B: 0.2})
+    found = tree_search(flat, lambda problem, prompt, completions: [0.5] * len(completions)).run(problems(20), 200)
     answers = _read(found, reader())
     voted = [chosen(one, own) for one, own in zip(found, answers, strict=True)]
-    assert sum("bbb" in own for own in voted) <= 4
-    assert sum(own == ["aaa"] for own in voted) >= 10
+    assert sum(own == ["aaa"] for own in voted) >= 18
+    assert all(sum(leaf.share for leaf in one.leaves) <= 1 + 1e-9 for one in found)
+
+
+def test_shares_by_hand() -> None:
+    root = Node()
+    a, b = root.add([Step((A, LINE), "open"), Step((B, LINE), "open"), Step((A, LINE), "open"), Step((A, LINE), "open")])
+    (end,) = a.add([Step((STOP,), "finished"), Step((STOP,), "finished")])
+    other, cut = b.add([Step((STOP,), "finished"), Step((A,), "cut")])
+    end.value, other.value = 0.25, 1.0
+    leaves = [leaf_of(end), leaf_of(other), *Rollout(b, ((B, LINE, A, STOP), (B, LINE, C, STOP))).leaves()]
+    assert [leaf.share for leaf in leaves] == [0.75, 0.25 * 0.5, 0.125, 0.125]
+    assert cut.path_share == 0.125
+    # a: 0.25 · 0.75 = 0.1875; b: 1 · 0.125
+    found = Found(problem=problems(1)[0], leaves=tuple(leaves[:2]), tokens=0, nodes=4)
+    assert chosen(found, [("a", False), ("b", True)]) == ["a"]
+    assert {rule: score(found, [("a", False), ("b", True)], rule) for rule in RULES} == {"vote": 0.0, "visits": 0.5, "best": 1.0}
 
 
 @pytest.mark.parametrize("budget", [1, 3, 7, 20, 50, 101])
@@ -245,7 +266,7 @@ def test_rollouts_vote_where_no_step_has_finished() -> None:
     # one draw of two tokens, and two rollouts of the five that are left
     found = TreeSearch(stepper(only_a), judge, render, seed=0, width=4).run(problems(1, "aaa"), 1)[0]
     assert found.tokens == 2 + 2 * 5
-    assert found.leaves == (Leaf(tokens=(A, LINE, A, LINE, A, LINE, STOP), value=1.0),) * 2
+    assert found.leaves == (Leaf(tokens=(A, LINE, A, LINE, A, LINE, STOP), value=1.0, share=0.5),) * 2
     assert score(found, _read([found], reader())[0]) == 1.0
 
 

@@ -112,20 +112,21 @@ def plot(found: Searched, path: Path) -> Path:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7.6, 5.0), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(8.6, 5.0), layout="constrained")
     names = list(dict.fromkeys(row.strategy for row in found.rows))
     for place, name in enumerate(names):
         rows = [row for row in found.rows if row.strategy == name]
-        _draw(axes, rows, name, COLOURS[place % len(COLOURS)], MARKS[place % len(MARKS)])
-    budgets = sorted({row.budget for row in found.rows if row.budget is not None})
+        aside = 1.03 ** (place - len(names) / 2)  # so that intervals at one budget stand side by side
+        _draw(axes, rows, name, COLOURS[place % len(COLOURS)], MARKS[place % len(MARKS)], aside)
+    ticks = sorted({row.budget or round(row.tokens) for row in found.rows})
     axes.set_xscale("log", base=2)
-    axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
-    axes.set(xlabel="tokens generated a problem", ylabel="right, %")
+    axes.set(xlabel="tokens generated a problem (points of one budget side by side)", ylabel="right, %")
+    axes.set_title(f"{len(found.problems)} problems, led by: {found.baseline}; 95 % intervals over problems", fontsize=9)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
-    figure.suptitle(f"{len(found.problems)} problems, led by: {found.baseline}; bands: 95 % intervals over problems", fontsize=9)
     temporary = path.with_suffix(".writing")
     figure.savefig(temporary, dpi=130, format="png", metadata={"Software": None})
     pyplot.close(figure)
@@ -133,9 +134,9 @@ def plot(found: Searched, path: Path) -> Path:
     return path
 
 
-def _draw(axes: Any, rows: Sequence[Row], name: str, colour: str, mark: str) -> None:
-    tokens = [row.tokens for row in rows]
+def _draw(axes: Any, rows: Sequence[Row], name: str, colour: str, mark: str, aside: float) -> None:
+    tokens = [row.tokens * aside for row in rows]
     values, lows, highs = ([100 * getattr(row.accuracy, end) for row in rows] for end in ("value", "low", "high"))
     style = "--" if "oracle" in name else "-"
     axes.plot(tokens, values, style, color=colour, marker=mark, markersize=5, label=name, linewidth=1.6)
-    axes.fill_between(tokens, lows, highs, color=colour, alpha=0.08, linewidth=0)
+    axes.vlines(tokens, lows, highs, color=colour, alpha=0.35, linewidth=1.2)

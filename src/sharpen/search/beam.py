@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from sharpen.records import Problem
 from sharpen.search.judges import Judge, Tokens
 from sharpen.search.steps import Stepper
-from sharpen.search.tree import Found, Leaf, Node, Purse, check_search, value_nodes
+from sharpen.search.tree import Found, Leaf, Node, Purse, check_search, leaf_of, value_nodes
 from sharpen.streams import derive
 
 
@@ -31,7 +31,7 @@ class _Beams:
 
     def harvest(self) -> None:
         """Take the finished beams."""
-        self.leaves += [Leaf(tokens=one.tokens, value=one.value) for one in self.kept if one.state == "finished"]
+        self.leaves += [leaf_of(one) for one in self.kept if one.state == "finished"]
 
 
 class BeamSearch:
@@ -74,11 +74,11 @@ class BeamSearch:
             fresh[id(one)] += [child for child in node.add(steps) if child.state != "cut"]
             one.purse.spent += sum(len(step.tokens) for step in steps)
         asked = [(one.problem, one.prompt, one.turn, fresh[id(one)]) for one in wave]
-        for one, (tokens, leaves) in zip(wave, value_nodes(self.judge, asked), strict=True):
+        for one, (tokens, rollouts) in zip(wave, value_nodes(self.judge, asked), strict=True):
             candidates = [node for node in one.kept if node.state == "finished"] + fresh[id(one)]
             one.kept = sorted(candidates, key=lambda node: -node.value)[: self.beams]
             one.purse.spent += tokens
-            one.leaves += leaves
+            one.leaves += [leaf for rollout in rollouts for leaf in rollout.leaves()]
             one.turn += 1
             one.nodes += len(fresh[id(one)])
             if not one.open():

@@ -28,8 +28,9 @@ from sharpen.streams import derive
 from sharpen.tracking.observer import Observer, Silent
 
 Rule = Literal["vote", "visits", "best"]
-"""How a search's answer is chosen among its finished leaves: the vote weighted by their values; the leaf with the most visits; the one of
-the highest value. Ties are expectations."""
+"""How a search's answer is chosen among its finished leaves. `vote`: weights are value × share, for a search does not draw leaves as often
+as the policy would; so it is the weighted vote of samples, corrected for what was drawn. `visits`: the leaf with the most. `best`: the one
+of the highest value. Ties are expectations."""
 
 RULES: tuple[Rule, ...] = ("vote", "visits", "best")
 MAJORITY = "majority vote"
@@ -309,7 +310,7 @@ def score(found: Found, answers: Sequence[tuple[str | None, bool]], rule: Rule =
         return 0.0
     right = [ok for _, ok in answers]
     if rule == "vote":
-        return weighted_vote([answer for answer, _ in answers], right, [leaf.value for leaf in found.leaves])
+        return weighted_vote([answer for answer, _ in answers], right, [leaf.value * leaf.share for leaf in found.leaves])
     given = [float(leaf.visits) if rule == "visits" else leaf.value for leaf in found.leaves]
     ranked = [value if answer is not None else None for value, (answer, _) in zip(given, answers, strict=True)]
     return best_of_n(ranked, right, len(right))
@@ -317,7 +318,7 @@ def score(found: Found, answers: Sequence[tuple[str | None, bool]], rule: Rule =
 
 def chosen(found: Found, answers: Sequence[tuple[str | None, bool]]) -> list[str]:
     """The answer by the weighted vote; several where they tie, none without one."""
-    return elected([answer for answer, _ in answers], [leaf.value for leaf in found.leaves])
+    return elected([answer for answer, _ in answers], [leaf.value * leaf.share for leaf in found.leaves])
 
 
 def _row(

@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sharpen.errors import RecipeError
 from sharpen.records import Problem
@@ -45,11 +46,13 @@ class Leaf:
     Attributes:
         tokens: the stop token included.
         value: what the judge gave it; of a rollout, the value of the node that it went on from.
+        share: of the policy's samples, as far as the search knows: Π P along its path. The rollouts of a node that finished divide its own.
         visits: of its node; 0 for a rollout.
     """
 
     tokens: Tokens
     value: float
+    share: float
     visits: int = 0
 
 
@@ -108,6 +111,15 @@ class Node:
             node.total += value
             node = node.parent
 
+    @property
+    def path_share(self) -> float:
+        """Π P of the steps that led here."""
+        share, node = 1.0, self
+        while node.parent is not None:
+            share *= node.drawn / node.parent.samples
+            node = node.parent
+        return share
+
     def score(self, exploration: float) -> float:
         """Q + U of this child, by the rule of the module."""
         parent = self.parent
@@ -133,6 +145,23 @@ class Node:
             fresh.append(child)
         self.drawings += 1
         return fresh
+
+
+def leaf_of(node: Node) -> Leaf:
+    """A finished node as a leaf."""
+    return Leaf(tokens=node.tokens, value=node.value, share=node.path_share, visits=node.visits)
+
+
+class Rollout(NamedTuple):
+    """A node, and the completions that its value was taken from and that finished."""
+
+    node: Node
+    finished: tuple[Tokens, ...]
+
+    def leaves(self) -> list[Leaf]:
+        """Them as leaves."""
+        share = self.node.path_share / max(1, len(self.finished))
+        return [Leaf(tokens=tokens, value=self.node.value, share=share) for tokens in self.finished]
 
 
 class Purse:
@@ -167,7 +196,7 @@ class Tree:
         self.problem, self.prompt, self.purse = problem, prompt, purse
         self.width, self.exploration, self.reserve = width, exploration, reserve
         self.root, self.nodes, self.turn, self.finished = Node(), 0, 0, False
-        self.rollouts: list[Leaf] = []
+        self.rollouts: list[Rollout] = []
         self._idle = 0
 
     def select(self) -> Node | None:
@@ -220,38 +249,37 @@ class Tree:
             node = waiting.pop(0)
             waiting += node.children.values()
             if node.state == "finished":
-                leaves.append(Leaf(tokens=node.tokens, value=node.value, visits=node.visits))
+                leaves.append(leaf_of(node))
         return Found(
             problem=self.problem,
-            leaves=(*leaves, *self.rollouts),
+            leaves=(*leaves, *(leaf for one in self.rollouts for leaf in one.leaves())),
             tokens=self.purse.spent,
             nodes=self.nodes,
             ended="exhausted" if self.exhausted else "budget",
         )
 
 
-def value_nodes(judge: Judge, asked: Sequence[tuple[Problem, Tokens, int, Sequence[Node]]]) -> list[tuple[int, list[Leaf]]]:
+def value_nodes(judge: Judge, asked: Sequence[tuple[Problem, Tokens, int, Sequence[Node]]]) -> list[tuple[int, list[Rollout]]]:
     """Value the nodes of several problems at once; the tokens that it took for each, and what finished on the way.
 
     Args:
         judge: values.
         asked: of each problem, its prompt, how often its search has asked before, and the nodes.
     """
-    asking = [one for one in asked if one[3]]
-    judged = iter(
-        judge([Asked(problem, prompt, tuple(node.tokens for node in nodes), turn) for problem, prompt, turn, nodes in asking])
-        if asking
-        else []
-    )
-    out: list[tuple[int, list[Leaf]]] = []
+    asking = [Asked(problem, prompt, tuple(node.tokens for node in nodes), turn) for problem, prompt, turn, nodes in asked if nodes]
+    judged = iter(judge(asking) if asking else [])
+    out: list[tuple[int, list[Rollout]]] = []
     for _, _, _, nodes in asked:
         if not nodes:
             out.append((0, []))
             continue
         values, tokens, finished = next(judged)
+        written: dict[int, list[Tokens]] = {}
+        for place, whole in finished:
+            written.setdefault(place, []).append(whole)
         for node, value in zip(nodes, values, strict=True):
             node.value = value
-        out.append((tokens, [Leaf(tokens=whole, value=values[place]) for place, whole in finished]))
+        out.append((tokens, [Rollout(nodes[place], tuple(rows)) for place, rows in written.items()]))
     return out
 
 
@@ -316,12 +344,12 @@ class TreeSearch:
         drawn = self.stepper.sample([tree.prompt for tree, _ in wave], [node.tokens for _, node in wave], seeds)
         fresh = [tree.grow(node, steps) for (tree, node), steps in zip(wave, drawn, strict=True)]
         asked = [(tree.problem, tree.prompt, tree.turn, nodes) for (tree, _), nodes in zip(wave, fresh, strict=True)]
-        for (tree, _), nodes, (tokens, leaves) in zip(wave, fresh, value_nodes(self.judge, asked), strict=True):
+        for (tree, _), nodes, (tokens, rollouts) in zip(wave, fresh, value_nodes(self.judge, asked), strict=True):
             for node in nodes:
                 node.backup(node.value)
             tree.purse.spent += tokens
-            tree.rollouts += leaves
-            tree.finished |= bool(leaves)
+            tree.rollouts += rollouts
+            tree.finished |= bool(rollouts)
             tree.turn += 1
 
 
