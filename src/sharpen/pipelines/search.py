@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import importlib
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from sharpen.errors import RecipeError, SharpenError
+from sharpen.errors import ModelError, RecipeError, SharpenError
 from sharpen.models.loading import LoadedModel
 from sharpen.pipelines import parts
 from sharpen.problems.checks import check_golds, check_sandbox
 from sharpen.problems.source import Source, fingerprint, load_problems
 from sharpen.problems.templates import Template
-from sharpen.records import Completion, Problem
+from sharpen.records import Problem
 from sharpen.rewards.settings import StepSettings
-from sharpen.rewards.steps import split
 from sharpen.rollout.engine import Sampling
 from sharpen.rollout.rollout import Rollout
 from sharpen.search.compare import Plan, Row, Tools, compare
-from sharpen.search.judges import Decode, Judge, Plain, Reader, Rollouts, Tokens, Value, of_steps
+from sharpen.search.judges import Decode, Judge, OfModel, Plain, Reader, Rollouts, of_steps
 from sharpen.search.steps import Stepper
 from sharpen.search.tree import check_search
 from sharpen.tracking.observer import Observer, Silent
@@ -189,9 +187,8 @@ def make_tools(
     close: Callable[[], None] = _nothing
     led_by = f"agreement of {settings.rollouts} rollouts"
     if settings.reward_model is not None:
-        value, led_by, close = reward_model_value(settings.reward_model, rollout.decode, reader)
-        scorer = Plain(value, led_by)
-        judge = _same(scorer)
+        scorer, close = reward_model_judge(settings.reward_model, loaded, rollout.decode, reader)
+        led_by, judge = scorer.name, _same(scorer)
     elif settings.value != ROLLOUTS:
         function = StepSettings(function=settings.value).load(base)
         led_by = f"step function {settings.value}"
@@ -210,27 +207,11 @@ def _nothing() -> None:
     """There is nothing to free."""
 
 
-class RewardModelLike(Protocol):
-    """What a search asks of a reward model: logits."""
-
-    def score(self, prompts: Sequence[Tokens], completions: Sequence[Sequence[int]]) -> Sequence[float]:
-        """One logit a completion."""
-        ...
-
-    def score_steps(
-        self, prompts: Sequence[Tokens], completions: Sequence[Sequence[int]], ends: Sequence[Sequence[int]]
-    ) -> Sequence[Sequence[float]]:
-        """One logit a step, read at the place of its last token."""
-        ...
-
-
-def reward_model_value(path: Path, decode: Decode, reader: Reader) -> tuple[Value, str, Callable[[], None]]:
-    """The value of a reward model in a folder, its name, and what frees it.
-
-    An outcome model's is the sigmoid of the logit at the completion's end, begun or finished; a process model's the lowest of its steps'.
+def reward_model_judge(path: Path, loaded: LoadedModel, decode: Decode, reader: Reader) -> tuple[Judge, Callable[[], None]]:
+    """The judge that a reward model in a folder is, and what frees it.
 
     Raises:
-        SharpenError: reward models cannot be loaded, or this one cannot.
+        SharpenError: reward models cannot be loaded, this one cannot, or it reads other tokens than the policy writes.
     """
     try:
         module = importlib.import_module("sharpen.models.reward_model")
@@ -238,29 +219,9 @@ def reward_model_value(path: Path, decode: Decode, reader: Reader) -> tuple[Valu
         raise SharpenError(
             f"reward model {path}: this version of sharpen has no reward models.", fix="Leave it out, and give --value."
         ) from error
-    loaded = module.RewardModel.load(path)
-    kind = str(getattr(loaded, "kind", "outcome"))
-    close: Callable[[], None] = getattr(loaded, "close", _nothing)
-    return value_of_reward_model(loaded, kind, decode, reader), f"{kind} reward model {path}", close
-
-
-def value_of_reward_model(model: RewardModelLike, kind: str, decode: Decode, reader: Reader) -> Value:
-    """See `reward_model_value`; `kind` is outcome or process."""
-
-    def value(problem: Problem, prompt: Tokens, completions: Sequence[Sequence[int]]) -> list[float]:
-        prompts = [prompt] * len(completions)
-        if kind != "process":
-            return [sigmoid(float(logit)) for logit in model.score(prompts, completions)]
-        ends = []
-        for tokens in completions:
-            whole = reader.finished(tokens)
-            one = Completion(tokens=tuple(tokens), sampling_logprobs=(), text="", finish_reason="stop" if whole else "length")
-            ends.append([step.end for step in split(one, decode)])
-        return [min(sigmoid(float(logit)) for logit in row) for row in model.score_steps(prompts, completions, ends)]
-
-    return value
-
-
-def sigmoid(logit: float) -> float:
-    """1 / (1 + exp(−x)), without overflow."""
-    return 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))
+    model = module.load(str(path))
+    if module.vocabulary_digest(model.tokenizer) != module.vocabulary_digest(loaded.tokenizer):
+        raise ModelError(
+            f"reward model {path}: its tokens are not those of {loaded.name}.", fix="Take one that was made from the same model."
+        )
+    return OfModel(model, model.kind, decode, reader, name=f"{model.kind} reward model {path}"), model.close

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol
 from sharpen.errors import RewardError
 from sharpen.evaluation.evaluate import vote
 from sharpen.grading import Verdict, shared
-from sharpen.records import Completion, Problem
+from sharpen.records import Completion, FinishReason, Problem
+from sharpen.rewards.steps import Step as StepText
 from sharpen.rewards.steps import split, step_columns
 from sharpen.rollout.engine import Engine, Sampling
 from sharpen.streams import derive
@@ -136,11 +137,7 @@ def of_steps(function: Callable[..., Any], decode: Decode, reader: Reader) -> Va
 
     def value(problem: Problem, prompt: Tokens, completions: Sequence[Sequence[int]]) -> list[float]:
         known: list[float] = []
-        texts = []
-        for tokens in completions:
-            ended = reader.finished(tokens)
-            one = Completion(tokens=tuple(tokens), sampling_logprobs=(), text="", finish_reason="stop" if ended else "length")
-            texts.append([step.text for step in split(one, decode)] if tokens else [])
+        texts = [[step.text for step in steps_of(tokens, decode, reader)] for tokens in completions]
         columns = {"prompts": [problem.prompt] * len(texts), "problem_id": [problem.id] * len(texts)}
         try:
             rows = function(texts, **step_columns(function, columns, range(len(texts))))
@@ -155,6 +152,64 @@ def of_steps(function: Callable[..., Any], decode: Decode, reader: Reader) -> Va
         return known
 
     return value
+
+
+class RewardModelLike(Protocol):
+    """What a search asks of a reward model, as `sharpen.models.reward_model` has it."""
+
+    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> Sequence[float]:
+        """One logit a completion."""
+        ...
+
+    def score_steps(
+        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], ends: Sequence[Sequence[int]]
+    ) -> Sequence[Sequence[float]]:
+        """The probability that each step is right, read at the place of its last token."""
+        ...
+
+
+class OfModel:
+    """A judge from a reward model, which reads all that is asked for in one call.
+
+    An outcome model's value is the sigmoid of its logit at the completion's end, begun or finished; a process model's is the lowest of its
+    steps' (Lightman et al. 2023, arXiv:2305.20050, have their product as well; the lowest does not fall with the number of steps).
+
+    Args:
+        model: the reward model.
+        kind: `outcome` or `process`.
+        decode: token ids → text, to find the steps.
+        reader: knows what is finished.
+        name: for results.
+    """
+
+    most_tokens = 0
+
+    def __init__(self, model: RewardModelLike, kind: str, decode: Decode, reader: Reader, *, name: str) -> None:
+        self.model, self.kind, self.decode, self.reader, self.name = model, kind, decode, reader, name
+
+    def __call__(self, asked: Sequence[Asked]) -> list[Judged]:
+        """See `Judge`."""
+        prompts = [one.prompt for one in asked for _ in one.completions]
+        completions = [tokens for one in asked for tokens in one.completions]
+        if self.kind == "process":
+            ends = [[step.end for step in steps_of(tokens, self.decode, self.reader)] for tokens in completions]
+            values = [min(row, default=UNKNOWN) for row in self.model.score_steps(prompts, completions, ends)]
+        else:
+            values = [sigmoid(logit) for logit in self.model.score(prompts, completions)]
+        rest = iter(values)
+        return [Judged(tuple(round(float(next(rest)), 6) for _ in one.completions)) for one in asked]
+
+
+def steps_of(tokens: Sequence[int], decode: Decode, reader: Reader) -> list[StepText]:
+    """A completion's steps, finished or begun; none of an empty one."""
+    reason: FinishReason = "stop" if reader.finished(tokens) else "length"
+    one = Completion(tokens=tuple(tokens), sampling_logprobs=(), text="", finish_reason=reason)
+    return split(one, decode) if tokens else []
+
+
+def sigmoid(logit: float) -> float:
+    """1 / (1 + exp(−x)), without overflow."""
+    return 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))
 
 
 class Rollouts:
