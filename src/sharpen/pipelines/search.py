@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from sharpen.errors import ModelError, RecipeError, SharpenError
 from sharpen.models.loading import LoadedModel
 from sharpen.pipelines import parts
@@ -190,7 +192,10 @@ def make_tools(
         scorer, close = reward_model_judge(settings.reward_model, loaded, rollout.decode, reader)
         led_by, judge = scorer.name, _same(scorer)
     elif settings.value != ROLLOUTS:
-        function = StepSettings(function=settings.value).load(base)
+        try:
+            function = StepSettings(function=settings.value).load(base)
+        except ValidationError as error:
+            raise RecipeError(f"search: value: {error.errors()[0]['msg'].removeprefix('Value error, ')}.") from error
         led_by = f"step function {settings.value}"
         scorer = Plain(of_steps(function, rollout.decode, reader), led_by)
         judge = _same(scorer)
