@@ -42,7 +42,7 @@ def test_the_command_writes_figures_and_a_plot(
         "majority vote",
         "tree search (oracle)",
         "agreement of 1 rollouts",
-        "best-of-N, by log-probability",
+        "best-of-N (log p)",
         "by the ground truth",
     ):
         assert words in told

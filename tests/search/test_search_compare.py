@@ -85,12 +85,12 @@ def test_votes_and_pass_at_n_are_those_of_evaluations() -> None:
     assert pool.means == [5.0] * 3
     assert [len(row) for row in pool.lengths] == [16] * 3  # twice the budget's worth
     rows = {row.strategy: row for row in _of_samples(pool, 40, 0, scored=False)}
-    assert list(rows) == [MAJORITY, "best-of-N, by log-probability", "weighted vote, by log-probability", "Pass@N (oracle)"]
+    assert list(rows) == [MAJORITY, "best-of-N (log p)", "weighted vote (log p)", "Pass@N (oracle)"]
     own = list(zip(pool.answers, pool.correct, strict=True))
     assert rows[MAJORITY].scores == tuple(maj_at_k(answers, right, 8) for answers, right in own)
     assert rows["Pass@N (oracle)"].scores == tuple(pass_at_k(16, sum(right), 8) for _, right in own)
     # the toy's log-probabilities are all equal, and so are the weights
-    assert rows["weighted vote, by log-probability"].scores == rows[MAJORITY].scores
+    assert rows["weighted vote (log p)"].scores == rows[MAJORITY].scores
     assert all(weight == pytest.approx(math.exp(-0.5)) for row in pool.weights for weight in row)
 
 

@@ -49,6 +49,8 @@ def search_tables(found: Searched, *, title: str) -> Iterator[RenderableType]:
         f"{settings['problem_count']} problems · led by: {found.baseline} · 95 % intervals over problems · tokens generated a problem",
         "oracle: by the ground truth, which nobody has; a ceiling, not a way to an answer",
     ]
+    if any("(log p)" in row.strategy for row in found.rows):
+        lines.append("log p: by the mean log-probability of a token, for want of a reward")
     for row in found.rows:
         others = [f"{_cell(gain, signed=True)} over {name}" for name, gain in row.gains.items() if name != MAJORITY]
         if others:

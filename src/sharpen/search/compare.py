@@ -235,7 +235,7 @@ def _of_samples(pool: Pool, budget: int, seed: int, *, scored: bool) -> list[Row
     spent = [n * mean for n, mean in zip(sizes, pool.means, strict=True)]
     share = sum(sizes) / sum(map(len, pool.lengths))
     sampling, scoring = share * pool.seconds, share * pool.seconds_scoring
-    by = "" if scored else ", by log-probability"
+    by = "" if scored else " (log p)"
     names = (MAJORITY, f"best-of-N{by}", f"weighted vote{by}", "Pass@N (oracle)")
     scores: dict[str, list[float]] = {name: [] for name in names}
     for p, n in enumerate(sizes):
