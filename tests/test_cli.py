@@ -16,6 +16,7 @@ COMMANDS = [
     "eval",
     "compare",
     "sample",
+    "search",
     "inspect",
     "behaviours",
     "diagnose",

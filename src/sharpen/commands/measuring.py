@@ -127,6 +127,71 @@ def sample(
         show(panel)
 
 
+def search(
+    model: Model,
+    problems: Annotated[str, typer.Option(help="As in `sharpen eval`: a file, hub:NAME[:SPLIT], multi_step:LEVEL[:COUNT], ...")],
+    budget: Annotated[int, typer.Option(min=1, help="Tokens generated a problem.")],
+    points: Annotated[int, typer.Option(min=1, help="Budgets compared: this one, its half, its quarter, ...")] = 3,
+    reward_model: Annotated[Path | None, typer.Option("--reward-model", help="A folder with one: it leads searches and votes.")] = None,
+    value: Annotated[
+        str, typer.Option(help="What leads without one: rollouts (of the model itself), equations, or your step function file.py:name.")
+    ] = "rollouts",
+    oracle: Annotated[bool, typer.Option("--oracle", help="Add a tree search led by the ground truth: a ceiling.")] = False,
+    rollouts: Annotated[int, typer.Option(min=1, help="Of each begun completion, where rollouts lead.")] = 2,
+    width: Annotated[int, typer.Option(min=1, help="Steps that a search draws at once.")] = 4,
+    beams: Annotated[int, typer.Option(min=1, help="Beams at most.")] = 4,
+    exploration: Annotated[float, typer.Option(min=0.0, help="The constant of the tree search.")] = 1.0,
+    max_step_tokens: Annotated[int, typer.Option(min=1, help="Limit of a step.")] = 64,
+    max_new_tokens: MaxNewTokens = 256,
+    temperature: Temperature = 1.0,
+    template: Template = "chat",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many problems.")] = None,
+    seed: Seed = 0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Completions decoded at once.")] = 128,
+    dtype: Annotated[str, typer.Option(help="Of the weights: auto, float32, bfloat16, float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")] = "auto",
+    output: Annotated[Path | None, typer.Option(help="A folder for figures (JSON, CSV) and a plot (PNG).")] = None,
+) -> None:
+    """Compare ways to an answer at equal generated tokens: votes, best-of-N, beam and tree search; docs/search.md explains them."""
+    from sharpen.pipelines.evaluate import source_from_text
+    from sharpen.pipelines.search import SearchSettings, search_model
+    from sharpen.reports.search import search_tables, write
+    from sharpen.tracking.display import watching
+
+    settings = SearchSettings(
+        budget=budget,
+        points=points,
+        value=value,
+        reward_model=reward_model,
+        oracle=oracle,
+        rollouts=rollouts,
+        width=width,
+        beams=beams,
+        exploration=exploration,
+        max_step_tokens=max_step_tokens,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        seed=seed,
+    )
+    with interruptible("Nothing was kept."), watching() as observer:
+        found = search_model(
+            model,
+            source_from_text(problems),
+            settings,
+            template=template_of(template),
+            limit=limit,
+            max_rows=batch_size,
+            dtype=dtype,
+            device=device,
+            observer=observer,
+        )
+    for part in search_tables(found, title=f"{model} on {problems}"):
+        show(part)
+    if output is not None:
+        with writing(output):
+            show(f"\nFigures and plot: {', '.join(str(path) for path in write(found, output))}")
+
+
 def grade(
     file: Annotated[Path, typer.Argument(help="A .jsonl, .json, .csv or .parquet file, a ground truth and a prediction a row.")],
     kind: Annotated[
