@@ -34,6 +34,7 @@ from sharpen.training.memory import human
 
 if TYPE_CHECKING:
     import jinja2
+    from markupsafe import Markup
 
 SCRIPTS = ("chart.js", "completions.js", "page.js")
 CHANGED = 40
@@ -182,26 +183,30 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
-def percent(found: Estimate) -> str:
+def percent(found: Estimate) -> Markup:
     """A share and its interval: `72.5 [60.0, 83.1]`."""
     return _interval(found, 100, "")
 
 
-def points(found: Estimate) -> str:
-    """A change of a share, in points: `+5.0 [-1.0, +11.0]`."""
+def points(found: Estimate) -> Markup:
+    """A change of a share, in points: `+5.0 [−1.0, +11.0]`."""
     return _interval(found, 100, "+")
 
 
-def plain(found: Estimate, sign: str = "") -> str:
+def plain(found: Estimate, sign: str = "") -> Markup:
     """Any other number and its interval."""
     return _interval(found, 1, sign)
 
 
-def _interval(found: Estimate, factor: float, sign: str) -> str:
+def _interval(found: Estimate, factor: float, sign: str) -> Markup:
+    """The value, and its interval in an element of its own, which stands below it on a phone."""
+    from markupsafe import Markup
+
     if math.isnan(found.value):
-        return "–"
+        return Markup("–")
     value, low, high = (f"{round(factor * number, 1) + 0.0:{sign}.1f}" for number in (found.value, found.low, found.high))
-    return (value if math.isnan(found.low) else f"{value} [{low}, {high}]").replace("-", "\u2212")
+    value, ends = (text.replace("-", "\u2212") for text in (value, "" if math.isnan(found.low) else f"[{low}, {high}]"))
+    return Markup('{} <span class="ends">{}</span>').format(value, ends)
 
 
 def _changed(view: RunView) -> list[Any]:

@@ -95,7 +95,7 @@ class Plot:
 
 def plots(views: Sequence[RunView], names: Sequence[str]) -> list[Plot]:
     """All plots of these runs, the first being the one reported on; names as `named_apart` gives them."""
-    return [*_pass_plots(views, names), *_training_plots(views, names), *_behaviour_plots(views, names)]
+    return [*_pass_plots(views, names), *_held_out(views, names), *_training_plots(views, names), *_behaviour_plots(views, names)]
 
 
 def _pass_plots(views: Sequence[RunView], names: Sequence[str]) -> Iterator[Plot]:
@@ -141,8 +141,7 @@ def _curve(label: str, by_k: Mapping[int, Estimate], *, colour: int, dash: int) 
 
 
 def _training_plots(views: Sequence[RunView], names: Sequence[str]) -> Iterator[Plot]:
-    """A plot a metric; the held-out problems on the way; times."""
-    yield from _held_out(views, names)
+    """A plot a metric; and times."""
     known = dict.fromkeys(name for view in views for one in view.metrics.values() for name in one)
     for metric in metrics.ordered(known):
         lines = []
@@ -179,9 +178,9 @@ def _held_out(views: Sequence[RunView], names: Sequence[str]) -> Iterator[Plot]:
             wanted.add(k)
             lines.append(Line(label=name, x=list(found), y=values, low=low, high=high, colour=i, dash=i))
         if lines and (first or wanted != {1}):
-            title = "Held-out Pass@" + "/".join(str(k) for k in sorted(wanted))
+            title = "By step: Pass@" + "/".join(str(k) for k in sorted(wanted))
             key = "held_out_first" if first else "held_out_most"
-            yield Plot(key=key, group="training", title=title, unit="%", lines=lines, note=HELD_OUT, floor=True)
+            yield Plot(key=key, group="pass", title=title, unit="%", lines=lines, note=HELD_OUT, floor=True)
 
 
 def _behaviour_plots(views: Sequence[RunView], names: Sequence[str]) -> Iterator[Plot]:

@@ -52,10 +52,13 @@ function range(plot) {
   return [low - (plot.floor && low === 0 ? 0 : 0.04 * (high - low)), Math.min(most, high + 0.04 * (high - low))];
 }
 
+// Marks alone, which are held-out problems, are hollow.
+const filled = (line) => (line.marks ? { fill: "var(--paper)", stroke: colour(line), "stroke-width": 2 } : { fill: colour(line), stroke: "var(--paper)" });
+
 function swatch(line, parent) {
   const svg = element("svg:svg", { viewBox: "0 0 34 12", "aria-hidden": "true" }, parent);
   if (!line.marks) element("svg:path", { d: "M1 6H33", stroke: colour(line), "stroke-width": 2.2, "stroke-dasharray": DASHES[line.dash % 4] }, svg);
-  element("svg:path", { d: MARKS[line.dash % 4](3.6), transform: "translate(17 6)", fill: colour(line) }, svg);
+  element("svg:path", { d: MARKS[line.dash % 4](3.6), transform: "translate(17 6)", ...filled(line) }, svg);
 }
 
 // Draws a plot into a box; `height` in pixels.
@@ -63,7 +66,7 @@ function drawChart(box, plot, height) {
   box.replaceChildren();
   box.dataset.key = plot.key;
   element("h3", {}, box, plot.title + (plot.unit ? `, ${plot.unit}` : ""));
-  const width = Math.max(260, box.clientWidth), left = 58, right = 12, top = 8, bottom = 36;
+  const width = Math.max(260, box.clientWidth), left = 58, right = 12, top = 8, bottom = 42;
   const xs = plot.lines.flatMap((line) => line.x);
   let [x0, x1] = [Math.min(...xs), Math.max(...xs)];
   if (x0 === x1) [x0, x1] = plot.axis === "K" ? [x0 / 1.4, x1 * 1.4] : [x0 - 1, x1 + 1];
@@ -135,7 +138,7 @@ function drawLine(line, X, Y, inside, svg) {
   if (line.thin || (!line.marks && there.length > 30)) return;
   const size = line.marks ? 4.6 : 3;
   for (const i of there)
-    element("svg:path", { class: "mark", d: MARKS[line.dash % 4](size), transform: `translate(${X(line.x[i])} ${Y(line.y[i])})`, fill: colour(line), stroke: "var(--paper)" }, svg);
+    element("svg:path", { class: "mark", d: MARKS[line.dash % 4](size), transform: `translate(${X(line.x[i])} ${Y(line.y[i])})`, ...filled(line) }, svg);
 }
 
 function csvOf(plot) {
