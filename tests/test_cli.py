@@ -19,6 +19,8 @@ COMMANDS = [
     "inspect",
     "behaviours",
     "diagnose",
+    "report",
+    "watch",
     "audit-reward",
     "grade",
     "make-tiny",

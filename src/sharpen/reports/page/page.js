@@ -41,9 +41,10 @@ document.addEventListener("change", (event) => {
   if (all) state.all[all] = event.target.checked;
   if (choose || all) drawGroup(choose || all);
 });
-document.addEventListener("input", (event) => {
-  if (event.target.form?.id === "filters") filterBook();
-});
+for (const name of ["input", "change"])
+  document.addEventListener(name, (event) => {
+    if (event.target.form?.id === "filters") filterBook();
+  });
 document.addEventListener("reset", () => setTimeout(() => {
   const form = document.getElementById("filters");
   form.colour.value = book.rows.some((row) => row.v !== null) ? "advantage" : "logprob";
