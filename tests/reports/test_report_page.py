@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import threading
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from selenium.webdriver.support.ui import Select
 from browser import chromium, complaints, ready, requests, until
 from made_up_run import MadeUp
 from sharpen.errors import RunError
+from sharpen.records import Completion
 from sharpen.reports import html
 from sharpen.reports.html import Maker
 from sharpen.reports.live import Server, Watched, loopback
@@ -35,36 +38,22 @@ def with_tokenizer(run: Path) -> Path:
     return run
 
 
+NO_MODEL = {"model": "nobody/nothing"}  # no tokenizer on any machine
+
+
+class Varied(MadeUp):
+    """Tokens and log-probabilities that hardly compress."""
+
+    def _completion(self, t: float, right: bool, cut: bool, draw: random.Random) -> Completion:
+        one = super()._completion(t, right, cut, draw)
+        tokens = tuple(draw.randrange(5, 100) for _ in one.tokens)
+        return replace(one, tokens=tokens, sampling_logprobs=tuple(-draw.expovariate(1.5) for _ in tokens))
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """200 steps of 64 completions of 40 to 60 random characters each, a token a character."""
-    words = [
-        "so",
-        "the",
-        "sum",
-        "of",
-        "both",
-        "is",
-        "12",
-        "+",
-        "30",
-        "=",
-        "42",
-        "wait",
-        "check",
-        "again",
-        "answer",
-        "number",
-        "and",
-        "then",
-    ]
-    run = MadeUp(
-        steps=200,
-        groups=16,
-        held_out={0: 0.3, 100: 0.5, 200: 0.7},
-        tokens=lambda length, draw: [draw.randrange(5, 100) for _ in range(length)],
-        text=lambda right: " ".join(words),
-    )
+    """200 steps of 64 completions of 100 tokens, random ones of the letters that the tokenizer knows."""
+    run = Varied(steps=200, groups=16, held_out={0: 0.3, 100: 0.5, 200: 0.7}, length_right=lambda t: 100, length_wrong=lambda t: 110)
     return with_tokenizer(run.write(tmp_path_factory.mktemp("large") / "run"))
 
 
@@ -149,8 +138,15 @@ def test_light_dark_and_a_phone(tmp_path: Path) -> None:
             assert browser.execute_script(paper) == ("rgb(255, 255, 255)" if dark else "rgb(20, 21, 23)")
 
 
-def test_nothing_of_a_completion_runs(tmp_path: Path) -> None:
-    run = MadeUp(steps=2, held_out={0: 0.3, 2: 0.6}, text=lambda right: EVIL, prompt=EVIL).write(tmp_path / "<b>run")
+@pytest.mark.parametrize("cut", [False, True])
+def test_nothing_of_a_completion_runs(cut: bool, tmp_path: Path) -> None:
+    tokens = tiny_tokenizer()(EVIL, add_special_tokens=False)["input_ids"]
+    made = MadeUp(steps=2, held_out={0: 0.3, 2: 0.6}, text=lambda right: EVIL, prompt=EVIL, settings=NO_MODEL)
+    if cut:
+        made.tokens = lambda length, draw: tokens
+    run = made.write(tmp_path / "<b>run")
+    if cut:
+        with_tokenizer(run)
     text = page_of(run)
     assert "owned" not in text  # completions and prompts are in base64 only
     assert "&lt;b&gt;run" in text and "<b>run" not in text
@@ -160,6 +156,7 @@ def test_nothing_of_a_completion_runs(tmp_path: Path) -> None:
         ready(browser)
         assert browser.title == "<b>run · sharpen"
         assert browser.find_element(By.CSS_SELECTOR, ".card pre").text == EVIL
+        assert bool(browser.find_elements(By.CLASS_NAME, "tok")) is cut
         assert browser.find_elements(By.CSS_SELECTOR, ".card img, .card b, .card script") == []
         # even if something did come in as HTML, the policy would not let it run or ask for anything
         browser.execute_script("document.getElementById('list').innerHTML = arguments[0]", EVIL + '<img src="https://example.com/x.png">')
@@ -170,9 +167,9 @@ def test_nothing_of_a_completion_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        (MadeUp(steps=3, held_out={}), ["no held-out problems", "no Pass@K"]),
-        (MadeUp(steps=1, held_out={0: 0.5, 1: 0.5}), ["all 1 steps are done"]),
-        (MadeUp(steps=4, held_out={0: 0.5}, settings={"training": {"steps": 9}}), ["4 of 9 steps are done"]),
+        (MadeUp(steps=3, held_out={}, settings=NO_MODEL), ["no held-out problems", "no Pass@K"]),
+        (MadeUp(steps=1, held_out={0: 0.5, 1: 0.5}, settings=NO_MODEL), ["all 1 steps are done"]),
+        (MadeUp(steps=4, held_out={0: 0.5}, settings=NO_MODEL | {"training": {"steps": 9}}), ["4 of 9 steps are done"]),
     ],
 )
 def test_what_is_missing_is_told(made: MadeUp, told: list[str], tmp_path: Path) -> None:
@@ -257,7 +254,7 @@ def test_only_the_page_and_only_to_this_machine(tmp_path: Path) -> None:
     assert status(path="/recipe.toml") == status(path="/../recipe.toml") == status(path="/events.jsonl") == 404
     with urllib.request.urlopen(server.url, timeout=60) as answer:
         assert answer.headers["Cache-Control"] == "no-store"
-        assert "connect-src 'self'" in answer.read().decode()
+        assert "connect-src &#39;self&#39;" in answer.read().decode()
     (run / "recipe.toml").write_text("no recipe")
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(server.url, timeout=60)

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 SCRIPTS = ("chart.js", "completions.js", "page.js")
+ORDER = ("from_step", "started", "device", "gpus", "dtype", "threads", "token_budget", "processor", "cpus", "cpu_capability", "memory", "system",
+         "python", "sharpen", "packages")  # fmt: skip
+"""The rows of an environment; others follow."""
 CHANGED = 40
 """Problems that are listed as newly solved or newly lost."""
 
@@ -228,7 +231,7 @@ def _state(view: RunView) -> str:
 def _start(start: Any) -> list[tuple[str, str]]:
     """An environment as rows: what, and its value."""
     rows: list[tuple[str, str]] = []
-    for name, value in start.items():
+    for name, value in sorted(start.items(), key=lambda item: (ORDER.index(item[0]) if item[0] in ORDER else len(ORDER), item[0])):
         if name == "packages":
             rows += [(package, str(version)) for package, version in value.items()]
         elif name == "memory" and isinstance(value, int):

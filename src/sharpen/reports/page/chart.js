@@ -91,7 +91,8 @@ function drawChart(box, plot, height) {
   element("svg:text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, svg, plot.axis);
   const inside = element("svg:g", { "clip-path": `url(#${clip})` }, svg);
   if (plot.band !== null) element("svg:rect", { class: "calm", x: left, width: width - left - right, y: Y(plot.band), height: Y(-plot.band) - Y(plot.band) }, inside);
-  for (const line of plot.lines) drawBand(line, X, Y, inside);
+  const bands = plot.lines.filter((line) => line.low && !line.marks);
+  for (const line of bands) drawBand(line, X, Y, inside, bands.length > 3 ? 0.06 : 0.15);
   for (const line of plot.lines) drawLine(line, X, Y, inside, svg);
   const legend = element("ul", { class: "legend" }, box);
   for (const line of plot.lines.filter((one) => !one.thin)) {
@@ -107,13 +108,12 @@ function drawChart(box, plot, height) {
   hover(svg, plot, { X, Y, left, right, top, bottom, width, height });
 }
 
-function drawBand(line, X, Y, parent) {
-  if (!line.low || line.marks) return;
+function drawBand(line, X, Y, parent, opacity) {
   let run = [];
   const close = () => {
     if (run.length > 1) {
       const d = `M${run.map((i) => `${X(line.x[i])} ${Y(line.high[i])}`).join("L")}L${run.reverse().map((i) => `${X(line.x[i])} ${Y(line.low[i])}`).join("L")}Z`;
-      element("svg:path", { d, fill: colour(line), opacity: 0.15 }, parent);
+      element("svg:path", { d, fill: colour(line), opacity }, parent);
     }
     run = [];
   };
