@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 SCRIPTS = ("chart.js", "completions.js", "page.js")
-ORDER = ("from_step", "started", "device", "gpus", "dtype", "threads", "token_budget", "processor", "cpus", "cpu_capability", "memory", "system",
-         "python", "sharpen", "packages")  # fmt: skip
+ORDER = (
+    "from_step", "started", "device", "gpus", "dtype", "threads", "token_budget", "processor", "cpus", "cpu_capability", "memory", "system",
+    "python", "sharpen", "packages",
+)  # fmt: skip
 """The rows of an environment; others follow."""
 CHANGED = 40
 """Problems that are listed as newly solved or newly lost."""
