@@ -1,12 +1,13 @@
 """Attention over a stream of tokens in which the completions of a group share one prompt.
 
 A group lies in the stream as `[prompt | o_1 | o_2 | ... | o_G]`. A completion's token sees the prompt and its own completion up to itself.
-Its scores are one row: those of the prompt's keys, which all completions of the group read in one dense product, then those of its own
-keys. One softmax goes over both. Scores and softmax are in float32 at least; the products with values and gradients in the model's type.
+Its scores are one row, those of the prompt's keys and then those of its own, under one softmax. Scores and softmax are in float32 at least;
+the products with values and gradients in the model's type.
 
-Queries are taken a block of positions at a time, so that the scores that exist at once stay few, and a block's keys end where it ends.
-The backward pass computes the probabilities again.
-Axes: N tokens of the stream, H query heads, J key-value heads, R = H / J, D head size, L prompt tokens, G completions, T tokens of each.
+Completions, and positions of long ones, are taken a block at a time, so that the scores that exist at once stay few; a block's keys end
+where it ends. The backward pass computes the probabilities again.
+Axes: N tokens of the stream, H query heads, J key-value heads, R = H / J, D head size, L prompt tokens, G completions at a time, T tokens
+of the longest, B positions of a block, E entries that it sees.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -91,63 +92,55 @@ def _masked(q: Tensor, k: Tensor, v: Tensor, span: Span, window: int | None, sca
 
 
 class _Part:
-    """Sequences that attend alike: a prompt, or the completions behind it, which see it as well.
+    """Sequences that attend alike: a prompt, or some of the completions behind it, which see it as well.
+
+    Its keys and values are looked up in a table for each sequence and head: the shared ones, then the sequence's own.
 
     Args:
         where: they lie in the stream.
-        lengths: tokens of each.
-        shared: where the keys lie that all of them see, if any.
-        heads: of queries.
+        lengths: tokens of each; T is the longest.
+        shared: where the keys lie that all of them see; L of them.
         keys: heads of keys.
     """
 
-    def __init__(self, where: slice, lengths: tuple[int, ...], shared: slice | None, heads: int, keys: int) -> None:
-        self.where, self.lengths, self.shared = where, lengths, shared or slice(0)
-        self.keys, self.repeats = keys, heads // keys
+    def __init__(self, where: slice, lengths: tuple[int, ...], shared: slice, keys: int) -> None:
+        self.where, self.lengths, self.shared, self.keys = where, lengths, shared, keys
+        self.longest, self.seen = max(lengths), shared.stop - shared.start
         self.even = len(set(lengths)) == 1
 
     @cached_property
     def order(self) -> tuple[Tensor, Tensor]:
         """The tokens one sequence a row, int64 [G, T] (short ones filled up, which nothing that counts sees), and which count, bool."""
         lengths = torch.tensor(self.lengths)
-        column = torch.arange(int(lengths.max()))
+        column = torch.arange(self.longest)
         inside = column[None] < lengths[:, None]
         return torch.where(inside, (lengths.cumsum(0) - lengths)[:, None] + column[None], 0), inside
 
-    def blocks(self) -> list[slice]:
-        """The blocks of positions whose queries are taken together."""
-        longest, seen = max(self.lengths), self.shared.stop - (self.shared.start or 0)
-        size = max(16, BLOCK // (self.keys * self.repeats * len(self.lengths) * (seen + longest)))
-        return [slice(start, min(longest, start + size)) for start in range(0, longest, size)]
-
     def queries(self, x: Tensor) -> Tensor:
-        """[N, H, D] → [J, G, T, R, D]."""
-        return self._rows(x).unflatten(2, (self.keys, self.repeats)).permute(2, 0, 1, 3, 4)
+        """[N, H, D] → [G·J, T·R, D]."""
+        return self._rows(x).unflatten(2, (self.keys, -1)).transpose(1, 2).flatten(0, 1).flatten(1, 2)
 
     def queries_back(self, x: Tensor) -> Tensor:
-        return self._unrows(x.permute(1, 2, 0, 3, 4).flatten(2, 3))
+        """The opposite, [n, H, D]."""
+        return self._unrows(x.unflatten(0, (-1, self.keys)).unflatten(2, (self.longest, -1)).transpose(1, 2).flatten(2, 3))
 
-    def own(self, x: Tensor) -> Tensor:
-        """[N, J, D] → [J·G, T, D]."""
-        return self._rows(x).permute(2, 0, 1, 3).flatten(0, 1)
+    def table(self, x: Tensor) -> Tensor:
+        """[N, J, D] → [G·J, L + T, D]."""
+        shared = x[self.shared].transpose(0, 1).expand(len(self.lengths), -1, -1, -1)
+        return torch.cat([shared, self._rows(x).transpose(1, 2)], dim=2).flatten(0, 1)
 
-    def add(self, x: Tensor, shared: Tensor, own: Tensor) -> None:
-        """Add to x [N, J, D], in place, what its shared [J, L, D] and first own entries [J·G, E, D] got."""
-        x[self.shared] += shared.transpose(0, 1)
-        own = own.unflatten(0, (self.keys, -1)).permute(1, 2, 0, 3)
-        if self.even:
-            x[self.where].unflatten(0, (len(self.lengths), -1))[:, : own.shape[1]] += own
-        else:
-            inside = self.order[1][:, : own.shape[1]]
-            x[self.where][self.order[0][:, : own.shape[1]][inside]] += own[inside]
-
-    def read(self, x: Tensor) -> Tensor:
-        """[N, J, D] → [J, L, D], of the shared keys."""
-        return x[self.shared].transpose(0, 1)
+    def add_table(self, x: Tensor, table: Tensor) -> None:
+        """Add to x [N, J, D], in place, what the entries of a table got."""
+        table = table.unflatten(0, (-1, self.keys)).transpose(1, 2)
+        x[self.shared] += table[:, : self.seen].sum(dim=0)
+        x[self.where] += self._unrows(table[:, self.seen :])
 
     def blank(self, x: Tensor) -> Tensor:
-        """[J, G, T, R, D] with 0 in the places that were filled up, which repeat a true one's."""
-        return x if self.even else x.masked_fill(~self.order[1][:, :, None, None], 0.0)
+        """[G·J, T·R, D] with 0 in the places that were filled up, which repeat a true one's."""
+        if self.even:
+            return x
+        by_place = x.unflatten(1, (self.longest, -1)).unflatten(0, (-1, self.keys))
+        return by_place.masked_fill_(~self.order[1][:, None, :, None, None], 0.0).flatten(0, 1).flatten(1, 2)
 
     def _rows(self, x: Tensor) -> Tensor:
         x = x[self.where]
@@ -157,52 +150,47 @@ class _Part:
         return x.flatten(0, 1) if self.even else x[self.order[1]]
 
 
+class _Block(NamedTuple):
+    """Positions of a part whose queries are taken together: their rows, the entries they see, and which of them lie later."""
+
+    rows: slice
+    entries: slice
+    later: Tensor
+
+
 def _parts(spans: Sequence[Span], heads: int, keys: int) -> Iterator[_Part]:
+    """Prompts, and completions so many at a time that their scores are a block, where one is not more by itself."""
     for span in spans:
-        yield _Part(span.prompt_slice, (span.prompt,), None, heads, keys)
-        if sum(span.lengths):
-            yield _Part(span.own_slice, span.lengths, span.prompt_slice, heads, keys)
+        yield _Part(span.prompt_slice, (span.prompt,), slice(0, 0), keys)
+        longest = max(span.lengths, default=0)
+        count = max(1, BLOCK // max(1, heads * longest * (span.prompt + longest)))
+        start = span.own_slice.start
+        for i in range(0, len(span.lengths), count):
+            lengths = span.lengths[i : i + count]
+            if sum(lengths):
+                yield _Part(slice(start, start + sum(lengths)), lengths, span.prompt_slice, keys)
+            start += sum(lengths)
 
 
-class _Table:
-    """The keys or the values that a part's queries look up: those that all its sequences share, [J, L, D], and their own, [J·G, T, D].
-
-    Rows of a block are [J, G·B·R, D]; what belongs to rows and entries comes in two parts, over the shared entries [J, G·B·R, L] and over a
-    sequence's first E own ones [J·G, B·R, E].
-    """
-
-    def __init__(self, part: _Part, x: Tensor) -> None:
-        self.shared, self.own = part.read(x), part.own(x)
-
-    def products(self, rows: Tensor, entries: int, into: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """Of rows with entries, written into two tensors where they are given."""
-        shared, own = into or (None, None)
-        own = torch.bmm(self._by_sequence(rows), self.own[:, :entries].mT, out=own)
-        return torch.bmm(rows, self.shared.mT, out=shared), own
-
-    def sums(self, shared: Tensor, own: Tensor) -> Tensor:
-        """Of entries by weights, to rows."""
-        out = torch.bmm(own, self.own[:, : own.shape[2]])
-        return out.view(len(shared), -1, out.shape[2]).add_(torch.bmm(shared, self.shared))
-
-    def gathered(self, shared: Tensor, own: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """What each entry gets of the rows by its weights."""
-        return torch.bmm(rows.mT, shared).mT, torch.bmm(self._by_sequence(rows).mT, own).mT
-
-    def _by_sequence(self, x: Tensor) -> Tensor:
-        return x.reshape(len(self.own), -1, x.shape[2])  # a copy where each head has keys of its own and one block is all
+def _blocks(part: _Part, repeats: int, wide: torch.dtype) -> Iterator[_Block]:
+    size = max(16, BLOCK // (len(part.lengths) * part.keys * repeats * (part.seen + part.longest)))
+    for start in range(0, part.longest, size):
+        stop = min(part.longest, start + size)
+        later = torch.full((stop - start, stop - start), -torch.inf, dtype=wide).triu_(1)
+        yield _Block(slice(start * repeats, stop * repeats), slice(0, part.seen + stop), later.repeat_interleave(repeats, dim=0))
 
 
 class _SharedPrompt(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, spans: tuple[Span, ...], scale: float) -> Tensor:
-        out, scaled = torch.empty_like(q), k.to(torch.promote_types(k.dtype, torch.float32)) * scale
+        out, wide = torch.empty_like(q), torch.promote_types(k.dtype, torch.float32)
+        scaled, repeats = k.to(wide) * scale, q.shape[1] // k.shape[1]
         for part in _parts(spans, q.shape[1], k.shape[1]):
-            keys, values, queries = _Table(part, scaled), _Table(part, v), part.queries(q)
-            mixed = torch.empty_like(queries, memory_format=torch.contiguous_format)
-            for block in part.blocks():
-                weights = _softmax(queries[:, :, block].flatten(1, 3), keys, block)
-                mixed[:, :, block] = values.sums(*weights).view_as(mixed[:, :, block])
+            keys, values, queries = part.table(scaled), part.table(v), part.queries(q)
+            mixed = torch.empty_like(queries)
+            for block in _blocks(part, repeats, wide):
+                weights = _softmax(queries[:, block.rows].to(wide), keys[:, block.entries], block.later)
+                mixed[:, block.rows] = torch.bmm(weights.to(v.dtype), values[:, block.entries])
             out[part.where] = part.queries_back(mixed)
         ctx.save_for_backward(q, k, v)
         ctx.spans, ctx.scale = spans, scale
@@ -212,50 +200,33 @@ class _SharedPrompt(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v = ctx.saved_tensors
         wide = torch.promote_types(k.dtype, torch.float32)
-        scaled = k.to(wide) * ctx.scale
+        scaled, repeats = k.to(wide) * ctx.scale, q.shape[1] // k.shape[1]
         d_q, d_k, d_v = torch.empty_like(q), torch.zeros_like(scaled), torch.zeros_like(scaled)
         for part in _parts(ctx.spans, q.shape[1], k.shape[1]):
-            scored, keys, values = _Table(part, scaled), _Table(part, k), _Table(part, v)
+            scored, keys, values = part.table(scaled), part.table(k), part.table(v)
             queries, grad = part.queries(q), part.blank(part.queries(grads[0]))
-            mixed = torch.empty_like(queries, memory_format=torch.contiguous_format)
-            for block in part.blocks():
-                rows, d_rows = (x[:, :, block].flatten(1, 3) for x in (queries, grad))
-                weights = _softmax(rows, scored, block)
-                d_scores = _softmax_backward(values.products(d_rows, block.stop), weights)
-                mixed[:, :, block] = keys.sums(*d_scores).view_as(mixed[:, :, block])
-                part.add(d_k, *keys.gathered(*d_scores, rows))
-                part.add(d_v, *values.gathered(*weights, d_rows))
-            d_q[part.where] = part.queries_back(mixed.mul_(ctx.scale))
+            d_queries, d_keys, d_values = torch.empty_like(queries), torch.zeros_like(scored), torch.zeros_like(scored)
+            for rows, entries, later in _blocks(part, repeats, wide):
+                weights = _softmax(queries[:, rows].to(wide), scored[:, entries], later)
+                d_weights = torch.bmm(grad[:, rows], values[:, entries].mT).to(wide)
+                d_scores = torch._softmax_backward_data(d_weights, weights, -1, wide).to(q.dtype)
+                d_queries[:, rows] = torch.bmm(d_scores, keys[:, entries])
+                d_keys[:, entries] += torch.bmm(d_scores.mT, queries[:, rows])
+                d_values[:, entries] += torch.bmm(weights.to(v.dtype).mT, grad[:, rows])
+            d_q[part.where] = part.queries_back(d_queries.mul_(ctx.scale))
+            part.add_table(d_k, d_keys)
+            part.add_table(d_v, d_values)
         return d_q, d_k.mul_(ctx.scale).to(k.dtype), d_v.to(v.dtype), None, None
 
 
-def _softmax(rows: Tensor, keys: _Table, block: slice) -> tuple[Tensor, Tensor]:
-    """Of the scores of a block's queries, over the shared keys and a sequence's own up to the query's position, as one.
+def _softmax(queries: Tensor, keys: Tensor, later: Tensor) -> Tensor:
+    """Of the scores of a block's queries, over the entries up to the query's position; in float32 at least.
 
     Args:
-        rows: [J, G·B·R, D], the queries.
-        keys: in float32 at least, scaled.
-        block: the queries' positions in their sequences.
-
-    Returns:
-        As a table's products are laid out, in the type of the queries.
+        queries: [G·J, B·R, D].
+        keys: [G·J, E, D], scaled.
+        later: [B·R, B], what is added to the scores of the last entries.
     """
-    shared, new = keys.shared.shape[1], block.stop - block.start
-    scores = keys.own.new_empty(*rows.shape[:2], shared + block.stop)
-    each = scores.view(len(keys.own), -1, scores.shape[2])
-    keys.products(rows.to(scores.dtype), block.stop, (scores[:, :, :shared], each[:, :, shared:]))
-    later = torch.ones(new, new, dtype=torch.bool, device=rows.device).triu_(1)
-    each.unflatten(1, (new, -1))[..., shared + block.start :].masked_fill_(later[:, None], -torch.inf)
-    each = each.softmax(dim=-1)
-    read = each.view(scores.shape)[:, :, :shared]
-    own = each[:, :, shared:]
-    return read.to(rows.dtype, memory_format=torch.contiguous_format), own.to(rows.dtype, memory_format=torch.contiguous_format)
-
-
-def _softmax_backward(grads: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The gradient of the scores, of that of both parts of the softmax and of its values; in float32 at least between."""
-    weighted = [grad.to(torch.promote_types(grad.dtype, torch.float32)) * w for grad, w in zip(grads, weights, strict=True)]
-    sums = [x.sum(dim=-1) for x in weighted]
-    total = sums[0].flatten() + sums[1].flatten()
-    read, own = (x.addcmul_(w, total.view(len(x), -1, 1), value=-1).to(w.dtype) for x, w in zip(weighted, weights, strict=True))
-    return read, own
+    scores = torch.bmm(queries, keys.mT)
+    scores[:, :, -later.shape[1] :] += later
+    return scores.softmax(dim=-1)

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from sharpen.ops import checks
 
+CACHED = 2**20  # entries of logits in float32 that a processor's cache holds, 4 MiB
+
 
 def from_logits(logits: Tensor, targets: Tensor, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the targets and the entropies, at a temperature.
@@ -29,7 +31,9 @@ def from_logits(logits: Tensor, targets: Tensor, *, temperature: float = 1.0) ->
     return full.gather(1, targets[:, None]).squeeze(1), entropy
 
 
-def through_head(hidden: Tensor, head: Tensor, targets: Tensor, *, temperature: float = 1.0, chunk: int = 128) -> tuple[Tensor, Tensor]:
+def through_head(
+    hidden: Tensor, head: Tensor, targets: Tensor, *, temperature: float = 1.0, rows: int = 512, chunk: int | None = None
+) -> tuple[Tensor, Tensor]:
     """As `from_logits(hidden @ head.T, ...)`, in chunks of rows; only the probabilities are kept for the backward pass.
 
     The backward pass writes the logits' gradient over them, so it can be taken once; autograd refuses a second time.
@@ -39,7 +43,8 @@ def through_head(hidden: Tensor, head: Tensor, targets: Tensor, *, temperature: 
         head: [V, H], the language-model head's weight.
         targets: int64 [N].
         temperature: > 0.
-        chunk: rows of logits that are held in float32 at a time.
+        rows: of logits that one product makes.
+        chunk: rows of logits that are held in float32 at a time; left out, so many as a processor's cache holds.
 
     Returns:
         log π(target) [N], with gradient to `hidden` and `head`, and the entropy [N] in nats, without.
@@ -47,22 +52,25 @@ def through_head(hidden: Tensor, head: Tensor, targets: Tensor, *, temperature: 
     checks.rank(2, hidden=hidden, head=head)
     if not len(hidden):
         return hidden.sum(dim=1).float(), hidden.detach().sum(dim=1).float()
-    chosen, entropy = _ThroughHead.apply(hidden, head, targets, temperature, chunk)  # type: ignore[no-untyped-call]
+    chunk = chunk or max(1, (CACHED if hidden.device.type == "cpu" else 16 * CACHED) // len(head))
+    chosen, entropy = _ThroughHead.apply(hidden, head, targets, temperature, rows, chunk)  # type: ignore[no-untyped-call]
     return chosen, entropy
 
 
 class _ThroughHead(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, temperature: float, chunk: int) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, temperature: float, rows: int, chunk: int
+    ) -> tuple[Tensor, Tensor]:
         # Kept in the head's type, to which the logits' gradient is rounded too.
         kept = head.new_empty(len(hidden), len(head)) if any(ctx.needs_input_grad) else None
         parts = []
-        for start in range(0, len(hidden), chunk):
-            rows = slice(start, start + chunk)
-            chosen, entropy, probabilities = _chosen(hidden[rows] @ head.T, targets[rows], temperature)
-            parts.append((chosen, entropy))
-            if kept is not None:
-                kept[rows] = probabilities
+        for start in range(0, len(hidden), rows):
+            part = slice(start, start + rows)
+            logits = torch.mm(hidden[part], head.T, out=None if kept is None else kept[part])
+            for few in range(0, len(logits), chunk):
+                probabilities = logits[few : few + chunk]  # written over the logits
+                parts.append(_chosen(probabilities, targets[part][few : few + chunk], temperature, kept is not None))
         chosen, entropy = (torch.cat(part) for part in zip(*parts, strict=True))
         # The target's 1 - p is made of its log-probability, for in bfloat16 it would be lost near 1.
         ctx.save_for_backward(hidden, head, targets, kept, -torch.expm1(chosen))
@@ -71,33 +79,25 @@ class _ThroughHead(torch.autograd.Function):
         return chosen, entropy
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden, head, targets, d_logits, others = ctx.saved_tensors
         grad = grads[0] / ctx.temperature
         for start in range(0, len(hidden), ctx.chunk):  # in float32 by chunks, for a product of two types is slow
             rows = slice(start, start + ctx.chunk)
             wide = d_logits[rows].to(grad.dtype).mul_(-grad[rows, None])
             d_logits[rows] = wide.scatter_(1, targets[rows, None], (others * grad)[rows, None])
-        return (
-            d_logits @ head if ctx.needs_input_grad[0] else None,
-            d_logits.T @ hidden if ctx.needs_input_grad[1] else None,
-            None,
-            None,
-            None,
-        )
+        d_hidden = d_logits @ head if ctx.needs_input_grad[0] else None
+        d_head = d_logits.T @ hidden if ctx.needs_input_grad[1] else None
+        return d_hidden, d_head, None, None, None, None
 
 
-def _chosen(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Log π(target) [n], the entropy [n] and the probabilities [n, V], of logits [n, V], which may be overwritten."""
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if temperature != 1.0:
-        logits /= temperature
-    chosen = logits.gather(1, targets[:, None]).squeeze(1)
-    highest = logits.amax(dim=1)
-    probabilities = (logits - highest[:, None]).exp_()
-    total = probabilities.sum(dim=1)
-    probabilities /= total[:, None]
-    normaliser = highest + total.log()
-    # Entropy = log Z − Σ p · logit, which needs no second V-wide temporary. A logit of -∞ has p = 0.
-    entropy = normaliser - torch.linalg.vecdot(probabilities, logits.clamp_(min=torch.finfo(logits.dtype).min))
-    return chosen - normaliser, entropy, probabilities
+def _chosen(logits: Tensor, targets: Tensor, temperature: float, keep: bool) -> tuple[Tensor, Tensor]:
+    """Log π(target) [n] and the entropy [n] of logits [n, V], over which the probabilities are written when they are to be kept."""
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    full = (wide if temperature == 1.0 else wide / temperature).log_softmax(dim=-1)
+    probabilities = full.exp()
+    chosen = full.gather(1, targets[:, None]).squeeze(1)
+    entropy = -torch.linalg.vecdot(probabilities, full.clamp_(min=torch.finfo(full.dtype).min))  # log 0 is -∞, and its p is 0
+    if keep:
+        logits.copy_(probabilities)
+    return chosen, entropy

@@ -33,14 +33,10 @@ def choose(logits: Tensor, draws: Tensor, sampling: Sampling) -> tuple[Tensor, T
         tokens = logits.argmax(dim=-1)
         logits = logits.float()
         return tokens, logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(dim=-1)
-    highest = logits.amax(dim=1, keepdim=True).float()
-    weights = logits.float() - highest
-    if sampling.temperature != 1:
-        weights /= sampling.temperature
-    weights.exp_()
-    total = weights.sum(dim=1)
-    tokens = _invert(weights if sampling.top_p >= 1 else _nucleus(weights / total[:, None], sampling.top_p), draws)
-    return tokens, (logits.gather(1, tokens[:, None]).float() - highest).squeeze(1) / sampling.temperature - total.log()
+    wide = logits.float()
+    probabilities = (wide if sampling.temperature == 1 else wide / sampling.temperature).softmax(dim=-1)
+    tokens = _invert(probabilities if sampling.top_p >= 1 else _nucleus(probabilities, sampling.top_p), draws)
+    return tokens, probabilities.gather(1, tokens[:, None]).squeeze(1).log()
 
 
 def _invert(weights: Tensor, draws: Tensor) -> Tensor:
