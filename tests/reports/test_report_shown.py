@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -91,11 +92,10 @@ def test_a_budget_is_kept_and_spread(files: list[File], budget: int) -> None:
 
 
 def test_a_completion_that_is_too_large_leaves_room_for_others(tmp_path: Path) -> None:
-    draws = iter(range(10**6))
-    run = MadeUp(steps=2, held_out={}, text=lambda right: "".join(chr(0x4E00 + (7919 * next(draws)) % 20000) for _ in range(3)))
-    path = completions.path_of(run.write(tmp_path / "run") / "completions", 1)
-    file = File(path=path, place="training", step=1)
-    reader = Reader(lambda tokens: ["x"] * len(tokens), 1_000)
-    found = reader.read([file])
+    rng = random.Random(1)
+    huge = "".join(chr(rng.randrange(0x4E00, 0x9FFF)) for _ in range(20_000))  # the right ones alone fill the budget many times over
+    run = MadeUp(steps=2, held_out={}, text=lambda right: huge if right else "short").write(tmp_path / "run")
+    found = Reader(None, 6_000).read([File(path=completions.path_of(run / "completions", 1), place="training", step=1)])
     assert 0 < found.shown < found.of
-    assert len(found.packed) <= 1_000
+    assert len(found.packed) <= 6_000
+    assert {row["t"] for row in unpack(found.packed)["rows"]} == {"short"}

@@ -180,10 +180,13 @@ class Room:
 
     def take(self, text: str) -> bool:
         """Whether there is room for one more; an estimate, on the safe side by what flushing costs."""
-        if self.used + len(text) // 10 > self.size:
+        raw = text.encode()
+        tried = self._stream if self.used + len(raw) < self.size else self._stream.copy()
+        needed = len(tried.compress(raw)) + len(tried.flush(zlib.Z_SYNC_FLUSH))
+        if self.used + needed > self.size:
             self.refused += 1
             return False
-        self.used += len(self._stream.compress(text.encode())) + len(self._stream.flush(zlib.Z_SYNC_FLUSH))
+        self._stream, self.used = tried, self.used + needed
         return True
 
 
