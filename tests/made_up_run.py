@@ -37,6 +37,9 @@ class MadeUp:
     entropy: Callable[[float], float] = lambda t: 0.8 - 0.3 * t
     bonus: Callable[[float], float] = lambda t: 0.0
     metrics: Callable[[int], Mapping[str, float]] = lambda step: {}
+    groups: int = GROUPS
+    prompt: str = "2 + 2?"
+    tokens: Callable[[int, random.Random], Sequence[int]] = lambda length, draw: range(length)
     text: Callable[[bool], str] = lambda right: "Wait, let me check: 2 + 2 = 4." if right else "It is 5."
     held_out: Mapping[int, float] = field(default_factory=lambda: {0: 0.3, 24: 0.65})
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -49,7 +52,7 @@ class MadeUp:
         with EventLog(folder.events) as log:
             for step in range(1, self.steps + 1):
                 groups, scores = self._step(step, draw)
-                completions.write(completions.path_of(folder.completions, step), groups, scores)
+                completions.write(completions.path_of(folder.completions, step), groups, scores, self._advantages(groups, scores))
                 if step == 1 or step in self.reward_changes:
                     log.append("reward_weights", step=step, weights={"accuracy": 1.0})
                 log.append("step", step=step, metrics=self._metrics(step, groups, scores, draw))
@@ -57,25 +60,33 @@ class MadeUp:
             self._evaluation(folder.evaluation / ("before" if step == 0 else f"step-{step:06d}"), step, rate, draw)
         return path
 
+    def _advantages(self, groups: Sequence[Group], scores: Scores) -> list[list[list[float] | None]]:
+        """Reward − the group's mean, the same for each token."""
+        values = (scores.total - scores.total.mean(dim=1, keepdim=True)).tolist()
+        return [
+            [[value] * len(one.tokens) for value, one in zip(row, g.completions, strict=True)]
+            for row, g in zip(values, groups, strict=True)
+        ]
+
     def _recipe(self) -> Recipe:
         table: dict[str, Any] = {
             "model": "tiny",
             "problems": {"train": {"source": "arithmetic", "levels": [1]}},
             "rewards": {"functions": [{"function": "accuracy"}]},
-            "rollout": {"problems": GROUPS, "group_size": SIZE},
+            "rollout": {"problems": self.groups, "group_size": SIZE},
             "training": {"steps": self.steps},
             **self.settings,
         }
         return validate(table, where="made up")
 
     def _step(self, step: int, draw: random.Random) -> tuple[list[Group], Scores]:
-        t = (step - 1) / (self.steps - 1)
+        t = (step - 1) / max(1, self.steps - 1)
         groups, correct, reward = [], [], []
-        for p in range(GROUPS):
+        for p in range(self.groups):
             right = self._rights(t, p, step)
             cut = [draw.random() < self.cut(t) for _ in right]
             right = [value and not late for value, late in zip(right, cut, strict=True)]
-            problem = Problem(id=f"p{p}", prompt="2 + 2?", answer="4", meta={"level": 1 + p % 2})
+            problem = Problem(id=f"p{p}", prompt=self.prompt, answer="4", meta={"level": 1 + p % 2})
             members = tuple(self._completion(t, value, late, draw) for value, late in zip(right, cut, strict=True))
             groups.append(Group(id=f"{step}/{p}/0", problem=problem, prompt_tokens=(1,), completions=members))
             correct.append(right)
@@ -86,7 +97,7 @@ class MadeUp:
 
     def _rights(self, t: float, p: int, step: int) -> list[bool]:
         """Groups without variance first; then a wrong and a right one each, so that lengths of both are known in every step."""
-        if p < round(GROUPS * self.flat(t)):
+        if p < round(self.groups * self.flat(t)):
             return [(p + step) % 10 < round(10 * self.right(t))] * SIZE
         ones = min(SIZE - 1, max(1, round(SIZE * self.right(t)))) if self.right(t) > 0 else 0
         return [i < ones for i in range(SIZE)]
@@ -94,7 +105,7 @@ class MadeUp:
     def _completion(self, t: float, right: bool, cut: bool, draw: random.Random) -> Completion:
         length = max(1, round((self.length_right if right else self.length_wrong)(t) + draw.uniform(-2, 2)))
         return Completion(
-            tokens=tuple(range(length)),
+            tokens=tuple(self.tokens(length, draw)),
             sampling_logprobs=(-self.entropy(t) * draw.uniform(0.98, 1.02),) * length,
             text=self.text(right),
             finish_reason="length" if cut else "stop",
@@ -102,7 +113,7 @@ class MadeUp:
 
     def _metrics(self, step: int, groups: Sequence[Group], scores: Scores, draw: random.Random) -> dict[str, float]:
         members = [one for group in groups for one in group.completions]
-        t = (step - 1) / (self.steps - 1)
+        t = (step - 1) / max(1, self.steps - 1)
         return {
             "age": 0.0,
             "clip_fraction": 0.01,

@@ -20,6 +20,8 @@ COMMANDS = [
     "inspect",
     "behaviours",
     "diagnose",
+    "report",
+    "watch",
     "audit-reward",
     "grade",
     "train-reward-model",

@@ -24,18 +24,18 @@ def main() -> None:
     torch.set_num_threads(2)
     recipe, moment = Path(sys.argv[1]), sys.argv[2]
     kind, _, step = moment.partition(":")
-    learn, write_manifest = Learner.learn, checkpoint.write_manifest
+    updates, write_manifest = Learner.update, checkpoint.write_manifest
     update = Learner._update
 
     def die(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def learn_or_die(self, batch, *, step: int, constant_length: int):
+    def update_or_die(self, batch, *, step: int, constant_length: int):
         Learner._update = update
         if step == wanted:
             # the first update of the step is made, the second is not
             Learner._update = lambda s, part, means, step: (update(s, part, means, step), setattr(Learner, "_update", die))
-        return learn(self, batch, step=step, constant_length=constant_length)
+        return updates(self, batch, step=step, constant_length=constant_length)
 
     def write_or_die(folder: Path) -> Path:
         if folder.name.endswith(f"step-{wanted:06d}"):
@@ -49,7 +49,7 @@ def main() -> None:
 
     write_record, wanted = record.write, int(step) if step.isdigit() else 0
     if kind == "update":
-        Learner.learn = learn_or_die
+        Learner.update = update_or_die
     elif kind == "checkpoint":
         checkpoint.write_manifest = write_or_die
     elif kind == "evaluation":

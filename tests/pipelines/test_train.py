@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -108,6 +109,22 @@ def test_it_learns_and_leaves_a_plain_model(place: Path) -> None:
     ours = TorchEngine(loaded.model, loaded.stop_ids).sample([tuple(prompt)], [[0]], Sampling(max_new_tokens=20, temperature=0))[0][0]
     assert list(ours.tokens) == theirs
     assert loaded.stop_ids == (2, 3)
+
+
+def test_each_tokens_advantage_and_the_environment_are_kept(place: Path) -> None:
+    run(place, "training.steps=1")
+    rows = completions.read(place / "run" / "completions" / "step-000001.parquet")
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["group_id"], []).append(row)
+    for members in groups.values():
+        rewards = torch.tensor([row["reward"] for row in members], dtype=torch.float64)
+        for row, reward in zip(members, rewards.tolist(), strict=True):
+            expected = (reward - float(rewards.mean())) / (float(rewards.std()) + 1e-4)
+            assert row["advantages"] == pytest.approx([expected] * row["length"], abs=1e-5)
+    (start,) = json.loads((place / "run" / "environment.json").read_text())["starts"]
+    assert (start["from_step"], start["device"], start["packages"]["torch"]) == (1, "cpu", torch.__version__)
+    assert {"dtype", "threads", "token_budget", "processor", "system", "python"} <= set(start)
 
 
 def test_a_checkpoint_is_a_model_too(place: Path) -> None:

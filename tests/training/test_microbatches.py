@@ -123,3 +123,14 @@ def test_a_group_that_fits_is_not_cut() -> None:
     assert [micro.group_index.tolist() for micro in cut] == [[0, 0], [1, 1], [2, 2], [3, 3]]
     cut = batches.microbatches(batch, torch.arange(8), trainer.policy, 8)
     assert [micro.group_index.tolist() for micro in cut] == [[0, 0], [1], [1], [2, 2], [3, 3]]  # the second fits in none
+
+
+def test_advantages_by_group_and_completion() -> None:
+    groups, scores = rollout()
+    total = scores.total.clone()
+    total[2, 1] = torch.nan
+    batch = METHODS["dr_grpo"].with_advantages(batches.build(groups, dataclasses.replace(scores, total=total)))
+    found = batches.advantages_of(batch, groups)
+    assert found[0] == [(0.5,) * 4, (-0.5,) * 2]  # rewards 1 and 0, less their mean
+    assert found[2][1] is None  # unscorable
+    assert [len(row) for row in found[1] if row is not None] == [6, 2]

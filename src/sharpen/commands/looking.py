@@ -56,6 +56,48 @@ def diagnose(run: Annotated[Path, typer.Argument(help="A run's folder; it may st
         show(part)
 
 
+def report(
+    run: Annotated[Path, typer.Argument(help="A run's folder; it may still be training.")],
+    others: Annotated[list[Path] | None, typer.Argument(help="Runs to show beside it.", metavar="[OTHER]...")] = None,
+    output: Annotated[Path | None, typer.Option(help="The HTML file; left out, report.html in the run's folder.")] = None,
+    plots: Annotated[
+        bool, typer.Option("--plots/--no-plots", help="Every plot as PNG and CSV too, in report/ beside the HTML file.")
+    ] = True,
+) -> None:
+    """Write all of a run as one HTML file that asks nothing of any network: verdict, curves, diagnosis, completions. See docs/report.md."""
+    from sharpen.reports import figures, html
+    from sharpen.tracking.display import watching
+
+    target = run / "report.html" if output is None else output
+    with watching() as observer:
+        page = html.Maker(run, others or [], observer=observer).make()
+    with writing(target):
+        html.write(page, target)
+        if plots:
+            figures.write(page.plots, target.parent / "report")
+    show(f"Report: {target} ({len(page.html.encode()) / 1e6:.1f} MB, {page.shown.shown:,} of {page.shown.of:,} completions)")
+    if plots:
+        show(f"Plots as PNG and CSV: {target.parent / 'report'}")
+
+
+def watch(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    others: Annotated[list[Path] | None, typer.Argument(help="Runs to show beside it.", metavar="[OTHER]...")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 picks a free one.")] = 8700,
+) -> None:
+    """Serve the report of a run while it trains, on this machine only; new steps appear by themselves. Ctrl-C ends it."""
+    from sharpen.reports.live import Server, Watched
+
+    watched = Watched(run, others or [])
+    watched.page()  # a folder that is no run is told before anything is served
+    with Server(watched, port) as server:
+        typer.echo(f"Watching {run}: {server.url}  (Ctrl-C ends it)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            typer.echo("Stopped.")
+
+
 def methods(name: Annotated[str | None, typer.Argument(help="Show this one's equation and settings.")] = None) -> None:
     """List the methods: data source × reward × gradient coefficient."""
     from sharpen.reports.methods import method_page, methods_tables

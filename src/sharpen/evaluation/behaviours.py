@@ -2,6 +2,10 @@
 
 Every figure is a mean with its count, over all completions and over the right and the wrong ones apart: an average that moves in the wrong
 ones alone tells another story than one that moves in both.
+
+Each has a 95 % interval by Student's t over the groups of a step (`intervals.quick_estimate`): the completions of one problem are alike,
+and groups are the independent draws. A mean over tokens is a ratio of sums over groups. One group, or groups that all agree, give no
+interval.
 """
 
 from __future__ import annotations
@@ -15,11 +19,13 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
 
+from sharpen.evaluation.intervals import SHARE, Measure, quick_estimate
 from sharpen.rewards.functions import repetition
 from sharpen.rewards.language import chain_of_thought, share
 
 Place = Literal["training", "held-out"]
-Sums = dict[tuple[str, str], tuple[float, int]]
+Sums = dict[tuple[str, str], dict[str, tuple[float, int]]]
+"""By measure and completions meant, the sum and the count of each group."""
 
 MEASURES: Mapping[str, str] = {
     "accuracy": "share of completions that are right; by level, and of those that ended by themselves and that were cut, too",
@@ -36,9 +42,12 @@ MEASURES: Mapping[str, str] = {
 }
 """What is measured."""
 
+SHARES = ("accuracy", "cut", "other_language", "format_errors", "no_answer", "repetition", "zero_variance")
+"""The measures that lie between 0 and 1."""
+
 NUMBERS = ("group_id", "level", "correct", "reward", "finish_reason", "length", "answer")
 """The columns that are read of every completion."""
-TEXTS = ("correct", "length", "completion", "tokens", "sampling_logprobs")
+TEXTS = ("group_id", "correct", "length", "completion", "tokens", "sampling_logprobs")
 """The columns that are read of those whose text is looked at."""
 
 
@@ -53,6 +62,8 @@ class Figure:
         of: `all`, `right`, `wrong`, or, of accuracy, `finished`, `cut`, `level 3`.
         value: the mean.
         count: what it is the mean over: completions, or tokens (rates, entropy), or groups (zero variance).
+        low: the lower end of its 95 % interval; NaN where one group alone has a say, or all agree.
+        high: the upper end.
     """
 
     place: Place
@@ -61,6 +72,8 @@ class Figure:
     of: str
     value: float
     count: int
+    low: float = math.nan
+    high: float = math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +92,10 @@ class Behaviours:
         """By step, the value and its count."""
         return {one.step: (one.value, one.count) for one in self.figures if (one.measure, one.of, one.place) == (measure, of, place)}
 
+    def bands(self, measure: str, of: str = "all", place: Place = "training") -> dict[int, tuple[float, float]]:
+        """By step, the ends of the 95 % interval."""
+        return {one.step: (one.low, one.high) for one in self.figures if (one.measure, one.of, one.place) == (measure, of, place)}
+
     def steps(self, place: Place = "training") -> list[int]:
         """The steps there are figures of."""
         return sorted({one.step for one in self.figures if one.place == place})
@@ -89,7 +106,7 @@ class Behaviours:
 
 
 def sums_of_numbers(rows: Sequence[Mapping[str, Any]], *, groups: bool = True) -> Sums:
-    """The sum and the count of each measure that needs no text, by (measure, of).
+    """The sums and counts of each measure that needs no text, by (measure, of).
 
     Args:
         rows: every completion of a step, with the columns `NUMBERS`.
@@ -97,28 +114,28 @@ def sums_of_numbers(rows: Sequence[Mapping[str, Any]], *, groups: bool = True) -
     """
     sums: Sums = {}
     for row in rows:
+        group = row["group_id"]
         for of in ("all", "finished" if row["finish_reason"] == "stop" else "cut"):
-            _add(sums, "accuracy", of, float(row["correct"]))
+            _add(sums, "accuracy", of, group, float(row["correct"]))
         if row["level"] is not None:
-            _add(sums, "accuracy", f"level {row['level']}", float(row["correct"]))
+            _add(sums, "accuracy", f"level {row['level']}", group, float(row["correct"]))
         for of in ("all", _side(row)):
-            _add(sums, "length", of, row["length"])
-            _add(sums, "cut", of, float(row["finish_reason"] != "stop"))
-            _add(sums, "no_answer", of, float(row["answer"] is None))
-    if groups:
-        for members in _by_group(rows):
-            rewards = [row["reward"] for row in members if row["reward"] is not None]
-            right = [row["correct"] for row in members]
-            flat = len(rewards) < 2 or min(rewards) == max(rewards)
-            for of, counts in (("all", True), ("right", all(right)), ("wrong", not any(right))):
-                _add(sums, "zero_variance", of, float(flat and counts))
+            _add(sums, "length", of, group, row["length"])
+            _add(sums, "cut", of, group, float(row["finish_reason"] != "stop"))
+            _add(sums, "no_answer", of, group, float(row["answer"] is None))
+    for group, members in _by_group(rows).items() if groups else ():
+        rewards = [row["reward"] for row in members if row["reward"] is not None]
+        right = [row["correct"] for row in members]
+        flat = len(rewards) < 2 or min(rewards) == max(rewards)
+        for of, counts in (("all", True), ("right", all(right)), ("wrong", not any(right))):
+            _add(sums, "zero_variance", of, group, float(flat and counts))
     return sums
 
 
 def sums_of_texts(
     rows: Iterable[Mapping[str, Any]], *, language: str, formats: Sequence[Callable[[str], bool]] = (), sampled: bool = True
 ) -> Sums:
-    """The sum and the count of each measure that is read from text or tokens, by (measure, of).
+    """The sums and counts of each measure that is read from text or tokens, by (measure, of).
 
     Args:
         rows: completions, with the columns `TEXTS`.
@@ -128,31 +145,36 @@ def sums_of_texts(
     """
     sums: Sums = {}
     for row in rows:
-        text, words = row["completion"], reflective_words(row["completion"])
+        text, words, group = row["completion"], reflective_words(row["completion"]), row["group_id"]
         logprobs = [value for value in row["sampling_logprobs"] if value is not None and not math.isnan(value)]
         for of in ("all", _side(row)):
-            _add(sums, "reflective_words", of, words)
-            _add(sums, "reflective_rate", of, 1000 * words, row["length"])
-            _add(sums, "repetition", of, -float(repetition(completion_ids=[row["tokens"]])[0] or 0.0))
+            _add(sums, "reflective_words", of, group, words)
+            _add(sums, "reflective_rate", of, group, 1000 * words, row["length"])
+            _add(sums, "repetition", of, group, -float(repetition(completion_ids=[row["tokens"]])[0] or 0.0))
             if formats:
-                _add(sums, "format_errors", of, float(not all(kept(text) for kept in formats)))
+                _add(sums, "format_errors", of, group, float(not all(kept(text) for kept in formats)))
             if sampled and logprobs:
-                _add(sums, "entropy", of, -sum(logprobs), len(logprobs))
+                _add(sums, "entropy", of, group, -sum(logprobs), len(logprobs))
         if chain_of_thought(text).strip():
             foreign = 1.0 - share(text, language)
             for of in ("all", _side(row)):
-                _add(sums, "other_language", of, foreign)
+                _add(sums, "other_language", of, group, foreign)
     return sums
 
 
 def figures(sums: Sums, place: Place, step: int) -> list[Figure]:
-    """The means of these sums, in the order of `MEASURES`."""
+    """The means of these sums with their intervals, in the order of `MEASURES`."""
     order = list(MEASURES)
-    return [
-        Figure(place=place, step=step, measure=measure, of=of, value=total / count, count=count)
-        for (measure, of), (total, count) in sorted(sums.items(), key=lambda item: (order.index(item[0][0]), _natural(item[0][1])))
-        if count
-    ]
+    found = []
+    for (measure, of), by_group in sorted(sums.items(), key=lambda item: (order.index(item[0][0]), _natural(item[0][1]))):
+        totals, counts = zip(*by_group.values(), strict=True)
+        if not sum(counts):
+            continue
+        ends = quick_estimate(Measure(totals, counts, bounds=SHARE if measure in SHARES else (0.0, math.inf)))
+        value = sum(totals) / sum(counts)
+        one = Figure(place=place, step=step, measure=measure, of=of, value=value, count=sum(counts), low=ends.low, high=ends.high)
+        found.append(one)
+    return found
 
 
 def reflective_words(text: str) -> int:
@@ -175,16 +197,17 @@ def _side(row: Mapping[str, Any]) -> str:
     return "right" if row["correct"] else "wrong"
 
 
-def _by_group(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def _by_group(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault(row["group_id"], []).append(row)
-    return list(found.values())
+    return found
 
 
-def _add(sums: Sums, measure: str, of: str, value: float, count: int = 1) -> None:
-    total, things = sums.get((measure, of), (0.0, 0))
-    sums[measure, of] = (total + value, things + count)
+def _add(sums: Sums, measure: str, of: str, group: str, value: float, count: int = 1) -> None:
+    by_group = sums.setdefault((measure, of), {})
+    total, things = by_group.get(group, (0.0, 0))
+    by_group[group] = (total + value, things + count)
 
 
 def _natural(name: str) -> tuple[int, float, str]:

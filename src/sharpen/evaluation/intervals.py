@@ -133,6 +133,21 @@ def estimate(measure: Measure, *, seed: int = 0) -> Estimate:
     return _interval(value, measure.influence, resampled, informative, measure.bounds)
 
 
+def quick_estimate(measure: Measure) -> Estimate:
+    """The value with Student's t interval of a ratio, in closed form: for curves, which have thousands of points.
+
+        r ± t_{n−1} √(Σ influence² / ((n − 1) n))
+
+    the ratio estimator of cluster samples (Cochran 1977, Sampling Techniques, §6.3), cut at the bounds. Where no problem differs from
+    another the interval is unknown (NaN): nothing was seen of how far others may lie off, and `estimate`'s guess would hide the curves.
+    """
+    value, informative = measure.value, int(measure.informative.sum())
+    pull = measure.influence if informative > 1 else np.zeros(1)
+    if np.abs(pull).max() <= 1e-12 * max(1.0, abs(value)):
+        return Estimate(value, math.nan, math.nan)
+    return _interval(value, pull, None, informative, measure.bounds)
+
+
 def change(before: Measure, after: Measure, *, seed: int = 0) -> Estimate:
     """The change, after − before, over the same problems in the same order, with its paired 95 % interval.
 

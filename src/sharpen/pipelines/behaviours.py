@@ -18,12 +18,22 @@ from sharpen.tracking.events import read
 from sharpen.tracking.observer import Observer, Silent
 from sharpen.training.run_folder import RunFolder
 
+Looked = tuple[list[Figure], int, int, bool]
+Kept = dict[tuple[Path, int, int], Looked]
+"""What was read of files of completions, by path, size and time of change: a run that is watched need not be read anew for each step."""
+
 LIMIT = 512
 """Completions of a step whose text is looked at; figures without text are of all."""
 
 
 def behaviours(
-    path: Path, *, base: Path | None = None, language: str | None = None, limit: int = LIMIT, observer: Observer | None = None
+    path: Path,
+    *,
+    base: Path | None = None,
+    language: str | None = None,
+    limit: int = LIMIT,
+    observer: Observer | None = None,
+    kept: Kept | None = None,
 ) -> Behaviours:
     """Measure the completions of a run, step by step, and those of its held-out problems, before training first.
 
@@ -33,6 +43,7 @@ def behaviours(
         language: the target by its two letters; None: that of the recipe's reward `language`, else English.
         limit: at most so many completions a step have their text looked at, evenly spread; the notes tell where.
         observer: who watches.
+        kept: of earlier calls with the same settings; files in it are not read again, and what is read is added.
 
     Raises:
         RunError: no run and no evaluation.
@@ -41,7 +52,7 @@ def behaviours(
     observer = observer or Silent()
     folder = RunFolder(path)
     recipe = load_recipe(folder.recipe) if folder.recipe.is_file() else None
-    reading = _Reading(language=language or _language(recipe), formats=_formats(recipe), limit=limit)
+    reading = _Reading(language=language or _language(recipe), formats=_formats(recipe), limit=limit, kept={} if kept is None else kept)
     if language is None and _target(recipe) is None:
         reading.notes.append("Other language: other than English, for the recipe names none; choose one by --language.")
     found: list[Figure] = []
@@ -63,6 +74,7 @@ class _Reading:
     language: str
     formats: Sequence[Callable[[str], bool]]
     limit: int
+    kept: Kept
     notes: list[str] = field(default_factory=list)
     looked: int = 0
     of: int = 0
@@ -70,13 +82,22 @@ class _Reading:
 
     def file(self, path: Path, place: Place, step: int, *, formats: Sequence[Callable[[str], bool]], sampled: bool = True) -> list[Figure]:
         """The figures of one file of completions."""
+        stat = path.stat()
+        key = (path, stat.st_size, stat.st_mtime_ns)
+        if key not in self.kept:
+            self.kept[key] = self._read(path, place, step, formats=formats, sampled=sampled)
+        found, looked, count, cut = self.kept[key]
+        self.looked, self.of, self.cut = self.looked + looked, self.of + count, self.cut + cut
+        return found
+
+    def _read(self, path: Path, place: Place, step: int, *, formats: Sequence[Callable[[str], bool]], sampled: bool) -> Looked:
         rows = completions.read_columns(path, NUMBERS)
         count = len(rows)
         chosen = None if count <= self.limit else [i * count // self.limit for i in range(self.limit)]
         texts = completions.read_columns(path, TEXTS, chosen)
-        self.looked, self.of, self.cut = self.looked + len(texts), self.of + count, self.cut + (chosen is not None)
         sums = sums_of_numbers(rows, groups=place == "training")
-        return figures(sums | sums_of_texts(texts, language=self.language, formats=formats, sampled=sampled), place, step)
+        sums |= sums_of_texts(texts, language=self.language, formats=formats, sampled=sampled)
+        return figures(sums, place, step), len(texts), count, chosen is not None
 
     def told(self) -> Iterator[str]:
         """What was sampled."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sharpen.errors import RunError
 from sharpen.evaluation import diagnosis
+from sharpen.evaluation.behaviours import Behaviours
 from sharpen.evaluation.diagnosis import Finding
 from sharpen.evaluation.history import ENOUGH, History
 from sharpen.methods import METHODS
@@ -32,12 +33,13 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
 
 
-def diagnose(path: Path, *, observer: Observer | None = None) -> Diagnosis:
+def diagnose(path: Path, *, observer: Observer | None = None, found: Behaviours | None = None) -> Diagnosis:
     """Apply every rule to a run, which may still be training.
 
     Args:
         path: its folder.
         observer: who watches.
+        found: the behaviours of the run, where they have been read already.
 
     Raises:
         RunError: there is no run, or no step of it is finished.
@@ -54,7 +56,7 @@ def diagnose(path: Path, *, observer: Observer | None = None) -> Diagnosis:
             metrics[event["step"]] = event["metrics"]
         elif event["event"] == "reward_weights":
             changed = event["step"]
-    found = behaviours(path, observer=observer)
+    found = behaviours(path, observer=observer) if found is None else found
     method = METHODS.get(recipe.method.name) if recipe.method.file is None else None
     history = History(
         metrics=metrics,

@@ -37,7 +37,7 @@ from sharpen.rollout.rollout import Rollout
 from sharpen.tracking.events import EventLog
 from sharpen.tracking.observer import Observer, Silent
 from sharpen.tracking.trackers import FanOut, load_trackers
-from sharpen.training import checkpoint, memory, run_folder
+from sharpen.training import checkpoint, environment, memory, run_folder
 from sharpen.training.checkpoint import State
 from sharpen.training.learner import Critic, Learner
 from sharpen.training.loop import Trainer
@@ -124,6 +124,8 @@ class _Run:
         """Train, then evaluate; the result."""
         if self.state is None:
             self._fresh_logs()
+        begins = 1 + (self.state.step if self.state is not None else 0)
+        environment.add(self.folder, environment.describe(self.resolved, from_step=begins))
         step = self._train()
         self.folder.export(self.folder.checkpoints / f"step-{step:06d}")
         device = next(self.loaded.model.parameters()).device

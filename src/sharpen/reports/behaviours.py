@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -74,8 +75,8 @@ def write(found: Behaviours, folder: Path) -> list[Path]:
     temporary, path = folder / "behaviours.writing", folder / "behaviours.csv"
     with temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["place", "step", "measure", "of", "value", "count"])
-        writer.writerows((one.place, one.step, one.measure, one.of, one.value, one.count) for one in found.figures)
+        writer.writerow(["place", "step", "measure", "of", "value", "count", "low", "high"])
+        writer.writerows((one.place, one.step, one.measure, one.of, one.value, one.count, one.low, one.high) for one in found.figures)
     os.replace(temporary, path)
     return [path, plot(found, folder / "behaviours.png")]
 
@@ -94,44 +95,77 @@ def blocks(steps: Sequence[int], count: int = BLOCKS) -> list[list[int]]:
     return [list(steps[start:stop]) for start, stop in pairwise(ends)]
 
 
+Band = Mapping[int, tuple[float, float]]
+
+
+def panels(found: Behaviours) -> list[tuple[str, float, str, tuple[tuple[str, str, str], ...]]]:
+    """What there is to draw: title, factor, unit, and the lines as (measure, of, label)."""
+    levels = found.levels()
+    accuracy = tuple(("accuracy", level, level) for level in levels) or (("accuracy", "all", "all"),)
+    out = [("accuracy" + (" by level" if levels else ""), 100.0, "% right", accuracy)]
+    for title, factor, unit, lines in PANELS:
+        known = tuple(line for line in lines if any(found.series(line[0], line[1], place) for place in ("training", "held-out")))
+        if known:
+            out.append((title, factor, unit, known))
+    return out
+
+
+def smooth(series: Mapping[int, tuple[float, int]], band: Band) -> dict[int, tuple[float, float, float]]:
+    """Running means over about a twelfth of the run with their intervals, by step: value, low, high.
+
+    Steps are taken as independent: the half width is √Σ (w · half)² with the weights of the mean, w. Steps without an interval count as
+    those around them do; NaN where most of a window has none.
+    """
+    steps, out = list(series), {}
+    reach = len(steps) // 24 if len(steps) >= SMOOTH_FROM else 0
+    for i, step in enumerate(steps):
+        window = steps[max(0, i - reach) : i + reach + 1]
+        known = [one for one in window if not math.isnan(band[one][0])]
+        value = mean(series, window) or 0.0
+        if 2 * len(known) < len(window):
+            out[step] = (value, math.nan, math.nan)
+            continue
+        count = sum(series[one][1] for one in window)
+        scale = math.sqrt(sum(series[one][1] ** 2 for one in window) / sum(series[one][1] ** 2 for one in known)) / count
+        down = scale * math.hypot(*(series[one][1] * (series[one][0] - band[one][0]) for one in known))
+        up = scale * math.hypot(*(series[one][1] * (band[one][1] - series[one][0]) for one in known))
+        out[step] = (value, value - down, value + up)
+    return out
+
+
 def plot(found: Behaviours, path: Path) -> Path:
     """Draw a panel a measure over the steps, right and wrong completions apart; write a PNG.
 
-    Thin lines are single steps, thick ones means over about a twelfth of the run. A mark is an evaluation of held-out problems, that at
-    step 0 of the model before training.
+    Thin lines are single steps, thick ones means over about a twelfth of the run, in bands of their 95 % intervals. A mark is an evaluation
+    of held-out problems with its interval, that at step 0 of the model before training.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    levels = found.levels()
-    accuracy = tuple(("accuracy", level, level) for level in levels) or (("accuracy", "all", "all"),)
-    panels = [("accuracy" + (" by level" if levels else ""), 100.0, "% right", accuracy)]
-    for title, factor, unit, lines in PANELS:
-        known = tuple(line for line in lines if any(found.series(line[0], line[1], place) for place in ("training", "held-out")))
-        if known:
-            panels.append((title, factor, unit, known))
-    rows = -(-len(panels) // 3)
-    figure, axes = pyplot.subplots(rows, 3, figsize=(15, 3.7 * rows), squeeze=False, layout="constrained")
-    for axis, (title, factor, unit, lines) in zip(axes.flat, panels, strict=False):
+    shown = panels(found)
+    rows = -(-len(shown) // 3)
+    figure, axes = pyplot.subplots(rows, 3, figsize=(15, 4.1 * rows), squeeze=False, layout="constrained")
+    for axis, (title, factor, unit, lines) in zip(axes.flat, shown, strict=False):
         for i, (measure, of, label) in enumerate(lines):
             look: dict[str, Any] = {"color": COLOURS[i % len(COLOURS)]}
-            _draw(axis, found.series(measure, of), factor, look | {"linestyle": DASHES[i % len(DASHES)]}, label)
-            held_out = found.series(measure, of, "held-out")
-            axis.plot(
-                list(held_out), [factor * value for value, _ in held_out.values()], linestyle="none", marker=MARKS[i % len(MARKS)],
-                markersize=6, markeredgecolor="white", label=None if found.series(measure, of) else label, **look,
-            )  # fmt: skip
+            series, band = found.series(measure, of), found.bands(measure, of)
+            _draw(axis, series, band, factor, look | {"linestyle": DASHES[i % len(DASHES)]}, label)
+            mark = look | {"fmt": MARKS[i % len(MARKS)], "markersize": 6, "markeredgecolor": "white", "elinewidth": 1.0}
+            _mark(axis, found, (measure, of), factor, mark | {"label": None if series else label})
         axis.set(title=title, xlabel="step", ylabel=unit)
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, _top(found, lines, factor))
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
-        if len(lines) > 1:
-            axis.legend(frameon=False, fontsize=8, ncols=1 + len(lines) // 4)
-    for axis in list(axes.flat)[len(panels) :]:
+        if len(lines) > 1:  # below the axes, where no line can run through it
+            axis.legend(frameon=False, fontsize=8, ncols=min(len(lines), 5), loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    for axis in list(axes.flat)[len(shown) :]:
         axis.set_visible(False)
-    figure.suptitle("completions of training, by step; marks: held-out problems, at step 0 before training", fontsize=10, color="0.3")
+    told = (
+        "completions of training, by step; marks: held-out problems, at step 0 before training; 95 % intervals by Student's t over problems"
+    )
+    figure.suptitle(told, fontsize=10, color="0.3")
     temporary = path.with_suffix(".writing")
     figure.savefig(temporary, dpi=110, format="png", metadata={"Software": None})
     pyplot.close(figure)
@@ -139,18 +173,36 @@ def plot(found: Behaviours, path: Path) -> Path:
     return path
 
 
-def _draw(axis: Any, series: Mapping[int, tuple[float, int]], factor: float, look: Mapping[str, Any], label: str) -> None:
-    """A line over the steps; from `SMOOTH_FROM` steps on, thin and below a running mean."""
+def _top(found: Behaviours, lines: Sequence[tuple[str, str, str]], factor: float) -> float | None:
+    """Room for the lines; bands of single steps may run out of it."""
+    meant = {(measure, of) for measure, of, _ in lines}
+    top = 1.5 * max(factor * one.value for one in found.figures if (one.measure, one.of) in meant)
+    return None if top <= 0 else min(top, 103.0) if factor == 100 else top
+
+
+def _draw(axis: Any, series: Mapping[int, tuple[float, int]], band: Band, factor: float, look: Mapping[str, Any], label: str) -> None:
+    """A line over the steps in its band; from `SMOOTH_FROM` steps on, thin and below a running mean."""
     if not series:
         return
-    steps, values = list(series), [factor * value for value, _ in series.values()]
-    if len(steps) < SMOOTH_FROM:
-        axis.plot(steps, values, linewidth=1.6, label=label, **look)
+    steps, means = list(series), smooth(series, band)
+    if len(steps) >= SMOOTH_FROM:
+        axis.plot(steps, [factor * value for value, _ in series.values()], linewidth=0.6, alpha=0.35, color=look["color"])
+    values, lows, highs = ([factor * one[k] for one in means.values()] for k in range(3))
+    axis.fill_between(steps, lows, highs, color=look["color"], alpha=0.15, linewidth=0)
+    axis.plot(steps, values, linewidth=2.0 if len(steps) >= SMOOTH_FROM else 1.6, label=label, **look)
+
+
+def _mark(axis: Any, found: Behaviours, line: tuple[str, str], factor: float, look: Mapping[str, Any]) -> None:
+    """The held-out figures, each with its interval."""
+    series, band = found.series(*line, "held-out"), found.bands(*line, "held-out")
+    if not series:
         return
-    reach = len(steps) // 24
-    windows = [steps[max(0, i - reach) : i + reach + 1] for i in range(len(steps))]
-    axis.plot(steps, values, linewidth=0.6, alpha=0.35, color=look["color"])
-    axis.plot(steps, [factor * (mean(series, window) or 0.0) for window in windows], linewidth=2.0, label=label, **look)
+    values = [value for value, _ in series.values()]
+    halves = [
+        [0.0 if math.isnan(low) else factor * (value - low) for value, (low, _) in zip(values, band.values(), strict=True)],
+        [0.0 if math.isnan(high) else factor * (high - value) for value, (_, high) in zip(values, band.values(), strict=True)],
+    ]
+    axis.errorbar(list(series), [factor * value for value in values], yerr=halves, linestyle="none", **look)
 
 
 def _table(found: Behaviours, title: str) -> Table:

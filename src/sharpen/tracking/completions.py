@@ -16,12 +16,16 @@ def path_of(folder: Path, step: int) -> Path:
     return folder / f"step-{step:06d}.parquet"
 
 
-def write(path: Path, groups: Sequence[Group], scores: Scores) -> None:
+Advantages = Sequence[Sequence[Sequence[float] | None]]
+"""By group and completion, one a token; None of a completion that training did not look at."""
+
+
+def write(path: Path, groups: Sequence[Group], scores: Scores, advantages: Advantages | None = None) -> None:
     """Write groups and their scores; a file cut short is never seen under this name.
 
     Columns: group_id, problem_id, level and subject (null where the problem has none), index, prompt, completion, answer, ground_truth,
     correct, reward (null where unscorable), reward/NAME for each part, log/NAME for what reward functions wrote down, finish_reason,
-    length (tokens), tokens, sampling_logprobs (nats).
+    length (tokens), tokens, sampling_logprobs (nats), and advantages (one a token) where they are given.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -52,6 +56,8 @@ def write(path: Path, groups: Sequence[Group], scores: Scores) -> None:
         "tokens": pa.array([list(c.tokens) for c in completions], pa.list_(pa.int32())),
         "sampling_logprobs": pa.array([list(c.sampling_logprobs) for c in completions], pa.list_(pa.float32())),
     }
+    if advantages is not None:
+        columns["advantages"] = pa.array([advantages[p][i] for p, i in places], pa.list_(pa.float32()))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".writing")
     pq.write_table(pa.table(columns), temporary, compression="zstd")

@@ -46,6 +46,22 @@ def build(groups: Sequence[Group], scores: Scores) -> TrainingBatch:
     )
 
 
+def advantages_of(batch: TrainingBatch, groups: Sequence[Group]) -> list[list[tuple[float, ...] | None]]:
+    """By group and completion, the advantage of each token; None of those that are not in the batch: unscorable, empty, or in no pair.
+
+    Args:
+        batch: of the whole rollout, with advantages and places.
+        groups: P groups of G completions, from which it was built.
+    """
+    found: list[list[tuple[float, ...] | None]] = [[None] * len(group.completions) for group in groups]
+    if batch.place is None or not len(batch.tokens):
+        return found
+    size = len(groups[0].completions)
+    for place, length, row in zip(batch.place.tolist(), batch.lengths.tolist(), batch.advantages.tolist(), strict=True):
+        found[place // size][place % size] = tuple(row[:length])
+    return found
+
+
 def _step_rewards(steps: Sequence[Sequence[tuple[int, float]]], mask: Tensor) -> Tensor:
     """(end, value) pairs of each sequence → float64 [B, T], NaN where no step ends; without any, NaN everywhere."""
     out = torch.full(mask.shape, torch.nan, dtype=torch.float64)

@@ -110,10 +110,11 @@ class Trainer:
         collected = self.source.collect(step, sampling, self.observer.advance)
         sampled = time.perf_counter()
         self._check(collected, step)
-        completions.write(completions.path_of(self.folder / "completions", step), collected.groups, collected.scores)
         self.observer.phase("training", 0)
-        batch = batches.build(collected.groups, collected.scores)
-        metrics = summary(collected) | self.learner.learn(batch, step=step, constant_length=settings.longest)
+        batch = self.learner.prepare(batches.build(collected.groups, collected.scores))
+        path = completions.path_of(self.folder / "completions", step)
+        completions.write(path, collected.groups, collected.scores, batches.advantages_of(batch, collected.groups))
+        metrics = summary(collected) | self.learner.update(batch, step=step, constant_length=settings.longest)
         if any(not metrics.get(name, 0.0) < float("inf") for name in ("grad_norm", "value_grad_norm")):
             raise RunError(
                 f"step {step}: the gradient is not finite, so no update was made of it.",

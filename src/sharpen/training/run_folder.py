@@ -3,6 +3,7 @@
 recipe.toml        the settings as resolved
 events.jsonl       what happened, byte for byte the same for equal runs
 timings.jsonl      how long it took
+environment.json   on what machine and with which versions, one entry a start
 completions/       step-000001.parquet, ...
 checkpoints/       step-000050/, ...
 evaluation/        before and after on the held-out problems
@@ -49,6 +50,11 @@ class RunFolder:
     def timings(self) -> Path:
         """The timings, apart from the events."""
         return self.path / "timings.jsonl"
+
+    @property
+    def environment(self) -> Path:
+        """The machine and the versions, apart from the events."""
+        return self.path / "environment.json"
 
     @property
     def checkpoints(self) -> Path:
