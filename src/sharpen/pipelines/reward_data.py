@@ -138,7 +138,7 @@ def _completions(
         on_progress=observer.advance,
         notice=observer.notice,
     )
-    in_parts.finish(folder / f"{name}.parts", path)
+    in_parts.join(folder / f"{name}.parts", path)
     rows = completions.read(path)
     finished = sum(row["finish_reason"] == "stop" for row in rows)
     if finished == 0 and samples.require_stop:

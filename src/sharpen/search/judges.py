@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from sharpen.errors import RewardError
-from sharpen.evaluation.evaluate import vote
 from sharpen.grading import Verdict, shared
+from sharpen.grading.votes import spelled
 from sharpen.records import Completion, FinishReason, Problem
-from sharpen.rewards.steps import Step as StepText
-from sharpen.rewards.steps import split, step_columns
+from sharpen.rewards.splitters import Step as StepText
+from sharpen.rewards.splitters import split
+from sharpen.rewards.steps import step_columns
 from sharpen.rollout.engine import Engine, Sampling
 from sharpen.streams import derive
 
@@ -60,7 +61,7 @@ class Judge(Protocol):
 
 
 class Reader:
-    """Reads completions: their answers as votes, in the classes of Maj@K, and whether they are right.
+    """Reads completions: their answers as votes, by their spelling (a search sees them one after another), and whether they are right.
 
     Args:
         decode: token ids → text.
@@ -76,7 +77,7 @@ class Reader:
         return len(tokens) > 0 and tokens[-1] in self.stop_ids
 
     def votes(self, items: Sequence[tuple[Problem, Tokens]]) -> list[str | None]:
-        """The answer of each completion as `sharpen.evaluation.evaluate.vote` has it; None without one. Not whether it is right."""
+        """The answer of each completion as it is spelled (`sharpen.grading.votes.spelled`); None without one. Not whether it is right."""
         return [answer for answer, _ in self.graded(items)]
 
     def graded(self, items: Sequence[tuple[Problem, Tokens]]) -> list[tuple[str | None, bool]]:
@@ -86,7 +87,7 @@ class Reader:
         verdicts = shared().grade_all(texts) if self._grader is None else [self._grader(*one) for one in texts]
         out: list[tuple[str | None, bool]] = [(None, False)] * len(items)
         for place, verdict in zip(ended, verdicts, strict=True):
-            answer = vote(verdict.extracted, items[place][0].kind)
+            answer = None if verdict.extracted is None else spelled(verdict.extracted, items[place][0].kind)
             out[place] = (answer, verdict.outcome == "right" and answer is not None)
         return out
 
