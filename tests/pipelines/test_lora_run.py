@@ -96,8 +96,8 @@ def whole(place: Path) -> Path:
 
 
 def files(folder: Path) -> list[str]:
-    # recipe.toml names its own folder, timings differ, and manifests are compared through the files they name
-    skipped = ("recipe.toml", "timings.jsonl", "manifest.json")
+    # recipe.toml names its own folder, timings and starts differ, and manifests are compared through the files they name
+    skipped = ("recipe.toml", "timings.jsonl", "environment.json", ".lock", "manifest.json")
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name not in skipped)
 
 
