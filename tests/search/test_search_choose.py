@@ -39,6 +39,8 @@ def brute_vote(answers, correct, weights, k: int) -> float:
         for i in rows:
             if answers[i] is not None:
                 sums[answers[i]] = sums.get(answers[i], 0.0) + weights[i]
+        if not any(sums.values()):
+            sums = {name: sum(answers[i] == name for i in rows) for name in sums}
         tied = [name for name, value in sums.items() if value == max(sums.values())]
         total.append(sum(sum(worth[name]) / len(worth[name]) for name in tied) / len(tied) if tied else 0.0)
     return sum(total) / len(total)
@@ -92,8 +94,11 @@ def test_weighted_vote_by_hand() -> None:
     assert weighted_vote([None, "7"], [False, True], [9.0, 0.1]) == 1.0
     assert weighted_vote(["7", "8"], [True, False], [0.1, None]) == 1.0
     assert weighted_vote([None, None], [False, False], [1.0, 0.5]) == 0.0
-    # all weigh 0 or nothing: the answers tie
+    # all weigh 0 or nothing: they count alike, in all and in each subset
     assert weighted_vote(["7", "8", None], [True, False, False], [0.0, None, 1.0]) == 0.5
+    assert weighted_vote(["7", "7", "8"], [True, True, False], [0.0, None, 0.0]) == 1.0
+    # triples: {7,7',8} two votes of 0 to one: right; the three with 9, which weighs 1: wrong
+    assert weighted_vote(["7", "7", "8", "9"], [True, True, False, False], [0.0, 0.0, 0.0, 1.0], 3) == 0.25
     # sums that differ by rounding alone tie: 0.1 + 0.2 and 0.3
     assert weighted_vote(["7", "7", "8"], [True, True, False], [0.1, 0.2, 0.3]) == 0.5
 
@@ -145,6 +150,7 @@ def test_elected() -> None:
     assert elected(["7", "8", None], [None, 0.5, 9.0]) == ["8"]
     assert elected([None], [1.0]) == elected([], []) == []
     assert elected(["7", "8"], [0.0, math.nan]) == ["7", "8"]
+    assert elected(["7", "8", "8"], [0.0, math.nan, 0.0]) == ["8"]
 
 
 def test_weights_of_logits() -> None:

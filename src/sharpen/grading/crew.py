@@ -133,7 +133,7 @@ class Crew:
         worker: Worker | None = None
         while jobs := self._take():
             try:
-                worker = worker or self._started().fork()
+                worker = worker or self._forked()
                 worker.send([(job.kind, job.problem, job.text) for job in jobs])
                 worker = self._grade(worker, jobs)
             except StartError as error:
@@ -208,6 +208,13 @@ class Crew:
                 if missing <= 0 or time.monotonic() - start > PATIENCE * limit:
                     raise
                 seconds = max(missing, 0.05)
+
+    def _forked(self) -> Worker:
+        """A new worker; of a new server where the one there was is just dying, which is no fault of the samples that wait."""
+        try:
+            return self._started().fork()
+        except LostError:
+            return self._started().fork()
 
     def _started(self) -> Server:
         """The server, started anew where it is gone."""

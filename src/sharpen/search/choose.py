@@ -75,8 +75,8 @@ def weighted_vote(
     """The chance that the answer with the largest sum of weights, of k random samples, is right.
 
     Equal strings are votes for one answer, and None is no vote, as in Maj@K, which this is where all weights are equal. Where samples with
-    the same answer were judged differently, the answer is worth its share of right ones. A subset without a vote is wrong; where all its
-    votes weigh 0, its answers tie.
+    the same answer were judged differently, the answer is worth its share of right ones. A subset without a vote is wrong; one whose votes
+    all weigh 0 counts them alike, as it would with any other equal weights.
 
     Exact for k = 1, for k = N, for equal weights, and where there are no more than `SUBSETS` subsets; beyond, the mean over as many seeded
     random ones.
@@ -115,19 +115,26 @@ def weighted_vote(
     worth = np.array([sum(rights[name]) / len(rights[name]) for name in names])
     drawn = _subsets(size, k, seed)
     there = drawn @ voted > 0
-    sums = np.where(there, drawn @ cast, -1.0)
+    sums = drawn @ cast
+    sums = np.where(sums.max(axis=1, keepdims=True) > 0, sums, drawn @ voted)
+    sums = np.where(there, sums, -1.0)
     top = sums.max(axis=1, keepdims=True)
     tied = there & (sums >= top - TIE * np.abs(top))
     return float((tied @ worth / np.maximum(tied.sum(axis=1), 1)).mean())
 
 
 def elected(answers: Sequence[str | None], weights: Sequence[float | None]) -> list[str]:
-    """The answers with the largest sum of weights, in the order in which they come: several where they tie, none where nobody votes."""
+    """The answers with the largest sum of weights, in the order in which they come: several where they tie, none where nobody votes.
+
+    Votes that all weigh 0 count alike, as in `weighted_vote`.
+    """
     sums: dict[str, list[float]] = defaultdict(list)
     for answer, weight in zip(answers, weights, strict=True):
         if answer is not None:
             sums[answer].append(weight if weight is not None and math.isfinite(weight) else 0.0)
     totals = {answer: math.fsum(given) for answer, given in sums.items()}
+    if not any(totals.values()):
+        totals = {answer: float(len(given)) for answer, given in sums.items()}
     top = max(totals.values(), default=0.0)
     return [answer for answer, total in totals.items() if total >= top - TIE * abs(top)]
 
