@@ -95,6 +95,16 @@ def test_probabilities_are_sigmoids(place: Path) -> None:
     assert torch.allclose(one.score(GROUPS).total.sigmoid(), other.score(GROUPS).total)
 
 
+def test_a_process_model_judges_a_completion_by_its_last_step(place: Path) -> None:
+    found = scorer(place, path="process", output="probability").score(GROUPS)
+    model = reward_model.load(str(place / "process"), dtype="float32", device="cpu")
+    ends = [[[len(c.tokens) - 1] for c in g.completions] for g in GROUPS]
+    said = [model.score_steps([g.prompt_tokens] * 2, [c.tokens for c in g.completions], end) for g, end in zip(GROUPS, ends, strict=True)]
+    assert found.total.tolist() == [pytest.approx([one for [one] in row], abs=1e-6) for row in said]
+    logits = scorer(place, path="process").score(GROUPS)
+    assert torch.allclose(logits.total.sigmoid(), found.total, atol=1e-6)
+
+
 def test_without_a_policy_texts_give_the_same_tokens(place: Path) -> None:
     alone = scorer(place)
     met = scorer(place)
@@ -204,8 +214,9 @@ def test_what_cannot_be_used_is_told_before_anything_is_loaded(place: Path) -> N
         scorer(place, path="nowhere")
     with pytest.raises(RewardError, match="is no reward model: its architecture is LlamaForCausalLM"):
         scorer(place, path="causal")
-    with pytest.raises(RewardError, match="of kind process, which gives a number for each step; one of kind outcome is needed"):
-        scorer(place, path="process")
+    steps = StepSettings(function="model", parameters={"path": "outcome"})
+    with pytest.raises(RewardError, match="of kind outcome, which gives one number for a completion; one of kind process is needed"):
+        steps.load(place)
 
 
 def test_weights_that_vanish_stop_the_run_and_not_one_completion(place: Path, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def look(name: str, kind: Kind | None = None) -> Looked:
         gives = {"outcome": "one number for a completion", "process": "a number for each step"}
         raise ModelError(
             f"The reward model {name} is of kind {found}, which gives {gives[found]}; one of kind {kind} is needed, with {gives[kind]}.",
-            fix="Name another model: [[rewards.functions]] takes outcome models, and [rewards.steps] process models.",
+            fix="Name another model: [rewards.steps] takes process models only.",
         )
     return Looked(folder=folder, kind=found, about=_about(folder), parameters=_parameters(folder), config=config)
 

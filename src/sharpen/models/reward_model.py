@@ -90,16 +90,16 @@ class RewardModel:
         return self._context is None or tokens <= self._context
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[float]:
-        """One logit a completion, read at its last token (an empty one's at the prompt's).
+        """One logit a completion, read at its last token (an empty one's at the prompt's); of a process model, its last step's.
 
         Args:
             prompts: token ids, one a completion; equal ones are read once where the architecture allows it.
             completions: token ids, the stop token included.
 
         Raises:
-            ModelError: a process model, no token at all, or more tokens than the model has positions for.
+            ModelError: no token at all, or more tokens than the model has positions for.
         """
-        self._check("outcome")
+        self._check()
         wanted = [Reading(tuple(p), tuple(c), (len(c) - 1,)) for p, c in zip(prompts, completions, strict=True)]
         return [values[0] for values in self.read(wanted)]
 
@@ -215,14 +215,14 @@ class RewardModel:
         if on_cuda:
             torch.cuda.empty_cache()
 
-    def _check(self, kind: Kind) -> None:
+    def _check(self, kind: Kind | None = None) -> None:
         if self.module is None:
             raise ModelError(f"The reward model {self.name} has been closed.", fix="Load it again.")
-        if kind != self.kind:
+        if kind not in (None, self.kind):
             what = "one number for a completion" if self.kind == "outcome" else "a number for each step"
             raise ModelError(
                 f"The reward model {self.name} is of kind {self.kind}, which gives {what}; one of kind {kind} is needed here.",
-                fix="Name another model: [[rewards.functions]] takes outcome models, and [rewards.steps] process models.",
+                fix="Name another model: [rewards.steps] takes process models only.",
             )
 
     @torch.no_grad()

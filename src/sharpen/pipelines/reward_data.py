@@ -34,12 +34,14 @@ class Examples:
     """What there is to learn from and to be judged on; no problem is in both.
 
     Attributes:
-        fitted: examples to learn from.
+        fitted: examples to learn from, the replayed ones last.
         held_out: examples to be judged on.
+        replayed: how many of the fitted ones are earlier ones.
     """
 
     fitted: list[Example]
     held_out: list[Example]
+    replayed: int = 0
 
 
 def examples(recipe: RewardRecipe, base: Path, folder: Path, threads: int, observer: Observer) -> Examples:
@@ -58,6 +60,11 @@ def examples(recipe: RewardRecipe, base: Path, folder: Path, threads: int, obser
     if recipe.pairs is not None:
         found: list[Example] = list(_pairs(recipe, base, observer))
         return _parted(recipe, found)
+    return _with_replay(recipe, base, _new(recipe, base, folder, threads, observer))
+
+
+def _new(recipe: RewardRecipe, base: Path, folder: Path, threads: int, observer: Observer) -> Examples:
+    """The examples without replayed ones."""
     if recipe.labels is not None:
         path = find_file(recipe.labels, base)
         return _parted(recipe, list(labels.read(path)))
@@ -67,6 +74,17 @@ def examples(recipe: RewardRecipe, base: Path, folder: Path, threads: int, obser
         _sample(recipe, base, folder, threads, observer)
     fitted, held_out = (list[Example](labels.read(path)) for path in kept.values())
     return Examples(fitted=fitted, held_out=held_out)
+
+
+def _with_replay(recipe: RewardRecipe, base: Path, found: Examples) -> Examples:
+    """The same with a share of earlier examples; none of them is of a problem that the model is judged on."""
+    if recipe.replay is None:
+        return found
+    held_out = {one.problem_id for one in found.held_out}
+    earlier = [one for file in recipe.replay.files for one in labels.read(find_file(file, base)) if one.problem_id not in held_out]
+    count = round(recipe.replay.share * len(earlier))
+    chosen = sorted(permutation(len(earlier), recipe.seed, "reward_model_replay")[:count])
+    return Examples(fitted=[*found.fitted, *(earlier[place] for place in chosen)], held_out=found.held_out, replayed=count)
 
 
 def _sample(recipe: RewardRecipe, base: Path, folder: Path, threads: int, observer: Observer) -> None:

@@ -4,7 +4,7 @@ OUTPUT/recipe.toml                 the settings as resolved
 OUTPUT/data/train.parquet          labelled completions to learn from; held_out.parquet: to be judged on
 OUTPUT/data/completions-*.parquet  the same as text, with the grader's verdicts
 OUTPUT/fit/                        an event an update, and the last checkpoint
-OUTPUT/judged.parquet              what the model says of each held-out example
+OUTPUT/judged.parquet              what the model says of each held-out example; judged-before.parquet: where it goes on from another
 OUTPUT/model/                      the reward model, a Hugging Face folder, with figures.json and reliability.png
 """
 
@@ -20,18 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sharpen import settings_file
-from sharpen.errors import RecipeError, RewardError, RunError
+from sharpen.errors import RewardError, RunError
 from sharpen.evaluation import reward_quality
 from sharpen.evaluation.reward_quality import Quality
 from sharpen.models import loading, reward_model
-from sharpen.models.reward_folder import CARD
+from sharpen.models.reward_folder import CARD, kind_of
 from sharpen.models.reward_model import RewardModel
 from sharpen.pipelines import parts
 from sharpen.pipelines.evaluate import weights_digest
+from sharpen.pipelines.output_folder import claimed
 from sharpen.pipelines.reward_data import Examples, examples
 from sharpen.pipelines.reward_recipe import RewardRecipe
-from sharpen.recipe import differences, to_table
 from sharpen.tracking.observer import Observer, Silent
 from sharpen.training import memory, reward_fit
 from sharpen.training.optimiser import state_bytes
@@ -59,6 +58,11 @@ class TrainedRewardModel:
         """How good it is on held-out problems."""
         return Quality.from_dict(self.figures["held_out"])
 
+    @property
+    def quality_before(self) -> Quality | None:
+        """How good the reward model that it goes on from is on the same examples; None where it began anew."""
+        return Quality.from_dict(self.figures["before"]) if "before" in self.figures else None
+
 
 def train_reward_model(recipe: RewardRecipe, *, recipe_path: Path | str, observer: Observer | None = None) -> TrainedRewardModel:
     """Train and judge a reward model; the same call goes on with one that was interrupted, and shows a finished one.
@@ -73,7 +77,11 @@ def train_reward_model(recipe: RewardRecipe, *, recipe_path: Path | str, observe
     """
     observer, recipe_path = observer or Silent(), Path(recipe_path)
     output = Path(recipe.output) if recipe.output is not None else Path("reward-models") / recipe_path.stem
-    _claim(output, recipe)
+    with claimed(output, recipe, "a reward model", free=("output", "fit.checkpoint_every")):
+        return _made(recipe, recipe_path, output, observer)
+
+
+def _made(recipe: RewardRecipe, recipe_path: Path, output: Path, observer: Observer) -> TrainedRewardModel:
     target = output / "model"
     if (target / FIGURES).is_file():
         observer.notice(f"{target} has been made already; it is shown again")
@@ -85,20 +93,24 @@ def train_reward_model(recipe: RewardRecipe, *, recipe_path: Path | str, observe
     gc.collect()  # the policy, which has sampled
     fitted = _balance("learn from", found.fitted, recipe)
     judged = _balance("be judged on", found.held_out, recipe)
-    observer.notice(f"{_told(fitted, recipe)} to learn from, {_told(judged, recipe)} held out")
+    again = f", {found.replayed:,} of them replayed" if recipe.replay is not None else ""
+    observer.notice(f"{_told(fitted, recipe)} to learn from{again}, {_told(judged, recipe)} held out")
     observer.phase("loading", 0)
     fit, kind = recipe.fit, recipe.head
     model = reward_model.new(recipe.base or recipe.model, kind, dtype=fit.dtype, device=fit.device, recompute=fit.gradient_checkpointing)
     _check_memory(model)
     model.batch_tokens = max(fit.token_budget, model.batch_tokens)
+    goes_on = recipe.base is not None and kind_of(loading.find_folder(recipe.base)) == kind
+    before = judge(model, found.held_out, recipe, output / "judged-before.parquet", observer) if goes_on else None
     updates = math.ceil(len(reward_fit.usable(found.fitted, kind)) / fit.batch_size) * fit.epochs
     observer.phase("fitting the reward model", updates, unit="updates")
     losses = reward_fit.fit(
         model, found.fitted, fit, seed=recipe.seed, folder=output / "fit", on_progress=observer.advance, notice=observer.notice
     )
-    quality = judge(model, found.held_out, recipe, output, observer)
-    figures = {
+    quality = judge(model, found.held_out, recipe, output / "judged.parquet", observer)
+    figures: dict[str, Any] = {
         "held_out": quality.to_dict(),
+        **({"before": before.to_dict()} if before is not None else {}),
         "fit": {"updates": updates, "first_loss": losses[0], "last_loss": sum(losses[-10:]) / len(losses[-10:]), **_counts(fitted, found)},
     }
     model.about |= {
@@ -113,8 +125,8 @@ def train_reward_model(recipe: RewardRecipe, *, recipe_path: Path | str, observe
     return TrainedRewardModel(folder=target, figures=figures, new=True)
 
 
-def judge(model: RewardModel, held_out: Sequence[Example], recipe: RewardRecipe, output: Path, observer: Observer) -> Quality:
-    """What the model says of held-out examples, written to `judged.parquet`, and how good that is."""
+def judge(model: RewardModel, held_out: Sequence[Example], recipe: RewardRecipe, path: Path, observer: Observer) -> Quality:
+    """What the model says of held-out examples, written as Parquet, and how good that is."""
     kept = reward_fit.usable(held_out, model.kind)
     readings = [reading for one in kept for reading in reward_fit.readings(one, model.kind)]
     observer.phase("judging held-out completions", len(readings))
@@ -122,40 +134,14 @@ def judge(model: RewardModel, held_out: Sequence[Example], recipe: RewardRecipe,
     if isinstance(kept[0], Pair):
         margins = [chosen[0] - rejected[0] for chosen, rejected in zip(said[::2], said[1::2], strict=True)]
         problems = [one.problem_id for one in kept]
-        _write_judged(output / "judged.parquet", problems, margins, None)
+        _write_judged(path, problems, margins, None)
         return reward_quality.of_pairs(problems, margins, bins=recipe.bins, seed=recipe.seed)
     labels = [reward_fit.targets(one, model.kind) for one in kept]
     problems = [one.problem_id for one, some in zip(kept, labels, strict=True) for _ in some]
     logits, flat = [value for one in said for value in one], [label for some in labels for label in some]
-    _write_judged(output / "judged.parquet", problems, logits, flat)
+    _write_judged(path, problems, logits, flat)
     what = "steps" if model.kind == "process" else "completions"
     return reward_quality.of_labels(problems, logits, flat, kind=what, bins=recipe.bins, seed=recipe.seed)
-
-
-def _claim(output: Path, recipe: RewardRecipe) -> None:
-    """Make the output folder for these settings, or open the one that has them; RunError where it holds others."""
-    import tomli_w
-
-    path = output / "recipe.toml"
-    if path.is_file():
-        table = settings_file.read(path)
-        known = settings_file.check(RewardRecipe, table, where=f"recipe {path}", fix="Choose another folder by output=...")
-        changed = [key for key in differences(known, recipe) if key not in ("output", "fit.checkpoint_every")]
-        if changed:
-            raise RecipeError(
-                f"output {output}: it holds a reward model with other settings, which is left as it is: {', '.join(changed)}.",
-                fix="Choose another folder by output=..., or delete that one.",
-            )
-        return
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise RunError(f"output {output}: there is something already, and it is left as it is.", fix="Choose another folder by output=...")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".writing")
-        temporary.write_text(tomli_w.dumps(to_table(recipe)), encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise RunError(f"output {output}: cannot be written: {error}.", fix="Choose a folder that you may write, by output=...") from error
 
 
 def _begun(output: Path, recipe: RewardRecipe) -> int:
@@ -194,7 +180,7 @@ def _told(balance: Balance, recipe: RewardRecipe) -> str:
 def _counts(balance: Balance, found: Examples) -> dict[str, Any]:
     problems = len({one.problem_id for one in found.fitted})
     positive = None if math.isnan(balance.positive) else balance.positive
-    return {"examples": balance.examples, "labels": balance.labels, "problems": problems, "positive": positive}
+    return {"examples": balance.examples, "labels": balance.labels, "problems": problems, "positive": positive, "replayed": found.replayed}
 
 
 def _check_tokenizer(recipe: RewardRecipe) -> None:

@@ -45,6 +45,13 @@ class PairSettings(Section):
     limit: int | None = Field(None, ge=1, description="only the first so many pairs")
 
 
+class ReplaySettings(Section):
+    """Earlier examples that are learned from again, `[replay]` (DeepSeekMath §4.1.4)."""
+
+    files: list[str] = Field(min_length=1, description="files of labels, such as data/train.parquet of an earlier reward model")
+    share: float = Field(0.1, gt=0.0, le=1.0, description="of all their completions, drawn by the seed; DeepSeekMath's is 0.1")
+
+
 class RewardRecipe(Section):
     """All settings of a reward model's training."""
 
@@ -61,6 +68,7 @@ class RewardRecipe(Section):
     steps: StepSettings = Field(default_factory=StepSettings, description="for process: what a step is, and the rule that labels it")
     labels: str | None = Field(None, description="a Parquet file of completions that are labelled already, in place of problems")
     pairs: PairSettings | None = Field(None, description="for preference")
+    replay: ReplaySettings | None = Field(None, description="earlier examples beside the new ones; not for preference")
     held_out_share: float = Field(0.2, gt=0.0, lt=1.0, description="of the problems, that the model is judged on and not fitted to")
     bins: int = Field(10, ge=2, description="of the reliability table")
     fit: FitSettings = Field(default_factory=FitSettings)
@@ -71,6 +79,8 @@ class RewardRecipe(Section):
         wanted = ["pairs"] if self.reward_model == "preference" else ["problems", "labels"]
         if len(given) != 1 or given[0] not in wanted:
             raise ValueError(f"{' or '.join(wanted)}: expected for a reward model of kind {self.reward_model}, got {given or 'neither'}")
+        if self.reward_model == "preference" and self.replay is not None:
+            raise ValueError("replay: expected none for preference; put the pairs into one file")
         if self.reward_model == "process" and self.labels is None and self.steps.function == "model":
             raise ValueError("steps.function: 'model' would learn from itself; name a rule, such as equations, or a file of labels")
         return self

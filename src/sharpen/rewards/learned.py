@@ -44,19 +44,19 @@ class Learned:
 
     Args:
         settings: the recipe's parameters.
-        kind: of the model that is needed.
+        kind: of the model that is needed; None takes either.
+        what: it is, for messages.
         base: the recipe's folder.
 
     Raises:
         RewardError: no such model, or one of another kind; nothing is loaded yet.
     """
 
-    def __init__(self, settings: LearnedSettings, kind: Kind, base: Path | None) -> None:
-        self.settings, self.kind = settings, kind
+    def __init__(self, settings: LearnedSettings, kind: Kind | None, base: Path | None, what: str) -> None:
+        self.settings = settings
         try:
             self.found = look(settings.find(base), kind)
         except ModelError as error:
-            what = "Reward function" if kind == "outcome" else "Step function"
             raise RewardError(f"{what} 'model', path: {error.what}", fix=TRAIN) from error
         self.device = loading.resolve_device(settings.device)
         self.dtype = loading.resolve_dtype(settings.dtype, self.device)
@@ -109,7 +109,7 @@ class Learned:
             try:
                 self._model = reward_model.load(
                     str(self.found.folder),
-                    kind=self.kind,
+                    kind=self.found.kind,
                     dtype=self.dtype,
                     device=self.device,
                     batch_tokens=self.settings.batch_tokens,
@@ -172,10 +172,10 @@ class Learned:
 
 
 class OutcomeReward(Learned):
-    """The reward function `model`: an outcome model's logit or probability; see `Learned`."""
+    """The reward function `model`: a logit or probability of the whole, from a process model that of its last step; see `Learned`."""
 
     def __init__(self, settings: OutcomeSettings, base: Path | None = None) -> None:
-        super().__init__(settings, "outcome", base)
+        super().__init__(settings, None, base, "Reward function")
         self.output = settings.output
 
     def __call__(
@@ -202,7 +202,7 @@ class StepReward(Learned):
     """The step function `model`: a process model's probability that a step is right; see `Learned`."""
 
     def __init__(self, settings: LearnedSettings, base: Path | None = None) -> None:
-        super().__init__(settings, "process", base)
+        super().__init__(settings, "process", base, "Step function")
 
     def __call__(
         self,
