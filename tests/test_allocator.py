@@ -22,17 +22,19 @@ def use():
 assert keep_freed_memory()
 for _ in range(3):
     use()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+turns = []
 for _ in range(5):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     use()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    turns.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(sorted(turns)[2])  # a turn now and then is laid out anew, or has lost pages to a system that is short of memory
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc can be told to keep memory")
 def test_pages_are_touched_for_the_first_time_once() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 8 * 4_000_000 * 4 // 4096 // 10  # of what the tensors of one turn have
+    assert int(done.stdout) < 8 * 4_000_000 * 4 // 4096 // 100  # of what the tensors of one turn have
 
 
 def test_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

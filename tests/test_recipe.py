@@ -10,6 +10,7 @@ from sharpen import bundled
 from sharpen.errors import RecipeError
 from sharpen.methods import METHODS
 from sharpen.pipelines.compare_methods import flat, load_comparison
+from sharpen.pipelines.iterative_recipe import load_iterative
 from sharpen.pipelines.reward_recipe import load_reward_recipe
 from sharpen.recipe import Recipe, differences, load_recipe, to_table, validate
 
@@ -114,6 +115,9 @@ def test_every_bundled_recipe_is_valid_and_says_what_it_does(name: str) -> None:
     elif name == "reward-model":
         assert load_reward_recipe(file).reward_model == "outcome"
         assert "sharpen train-reward-model reward-model" in text
+    elif name == "iterative":
+        assert load_iterative(file).recipe.rounds == 2
+        assert "sharpen iterate iterative" in text
     else:
         assert isinstance(load_recipe(file), Recipe)
         assert f"sharpen train {name}" in text

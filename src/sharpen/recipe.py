@@ -328,6 +328,7 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
 
 
 OTHER_RECIPES = {
+    "policy": ("iterate", "it trains by rounds"),
     "recipe": ("compare-methods", "it compares methods of another recipe"),
     "reward_model": ("train-reward-model", "it trains a reward model"),
 }

@@ -58,6 +58,31 @@ def train_reward_model(
     show(f"Model, figures and plot: {result.folder}, {result.folder / PLOT}")
 
 
+def iterate(
+    recipe: Annotated[Path, typer.Argument(help="A TOML file with the keys policy and reward_model, or the name of one that comes along.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.field=value ...", metavar="[SECTION.FIELD=VALUE]...")] = None,
+) -> None:
+    """Iterative GRPO: rounds of training by a reward model that follows the policy; interrupted, the same command goes on."""
+    from sharpen.bundled import find_recipe
+    from sharpen.pipelines.iterative_recipe import load_iterative
+
+    loaded = load_iterative(find_recipe(recipe), overrides or [])
+    from sharpen.pipelines.iterative import iterate as run
+    from sharpen.reports import iterative as report
+    from sharpen.tracking.display import watching
+    from sharpen.training.loop import Interrupted
+
+    with interruptible("The same command goes on where it stopped."), watching() as observer:
+        try:
+            found = run(loaded, observer=observer)
+        except Interrupted as stop:
+            observer.notice(f"stopped after step {stop.step} of this round; saved. The same command goes on.")
+            raise typer.Exit(128 + stop.signal) from None
+    for table in report.tables(found):
+        show(table)
+    show(f"Model: {found.model} · plot: {report.plot(found, found.folder / report.PLOT)}")
+
+
 def make_tiny(
     seed: Seed = 0,
     force: Annotated[bool, typer.Option("--force", help="Make it anew, even if it is there.")] = False,

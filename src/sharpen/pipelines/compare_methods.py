@@ -130,12 +130,19 @@ def compare_methods(settings: CompareSettings, *, path: Path, observer: Observer
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """A table of settings as overrides, `section.field=value`."""
+    """A table of settings as overrides, `section.field=value`; a list is one value."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}={json.dumps(value)}"
+            yield f"{prefix}{key}={_inline(value)}"
+
+
+def _inline(value: Any) -> str:
+    """A value as TOML writes it on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_inline(one)}" for key, one in value.items()) + "}"
+    return "[" + ", ".join(map(_inline, value)) + "]" if isinstance(value, list) else json.dumps(value)
 
 
 def _run(recipe: Path, folder: Path, overrides: list[str], observer: Observer) -> None:

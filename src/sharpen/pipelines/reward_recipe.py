@@ -98,6 +98,8 @@ def load_reward_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Rewar
         RecipeError: no such file, not TOML, a recipe of another command, or not a valid one; every fault is named by its key.
     """
     table = settings_file.read(path, overrides)
+    if "policy" in table:
+        raise RecipeError(f"recipe {path}: it trains by rounds.", fix=f"Run `sharpen iterate {path}`.")
     if "reward_model" not in table and ("training" in table or "recipe" in table):
         what, command = ("compares methods", "compare-methods") if "recipe" in table else ("trains a policy", "train")
         raise RecipeError(f"recipe {path}: it {what}.", fix=f"Run `sharpen {command} {path}`.")
