@@ -144,6 +144,7 @@ def test_the_recipe_itself_is_good(place: Path, monkeypatch: pytest.MonkeyPatch,
 def test_other_commands(
     arguments: list[str], expected: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(place)  # a folder that no option names would lie there
     code, told = run(monkeypatch, capsys, *(argument.format(place=place) for argument in arguments))
     assert code == 2, told
     assert "Traceback" not in told, told

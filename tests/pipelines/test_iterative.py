@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sharpen import bundled
 from sharpen.errors import RecipeError, RunError
 from sharpen.pipelines import iterative, reward_model
 from sharpen.pipelines.iterative import Iterated, iterate, round_recipe
@@ -277,6 +278,16 @@ def test_other_settings_are_refused(place: Path, whole: Iterated, monkeypatch: p
 def test_settings_that_do_not_fit_are_told(place: Path, override: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         load_iterative(place / "iterative.toml", [override])
+
+
+def test_a_process_model_is_the_newest_for_steps_and_for_the_whole() -> None:
+    loaded = load_iterative(bundled.find_recipe(Path("iterative")))
+    rewards = round_recipe(loaded.recipe, Path("it"), 2).rewards
+    newest = str(Path("it/reward-1/model"))
+    assert rewards.steps.parameters["path"] == newest
+    assert [entry.parameters.get("path") for entry in rewards.functions] == [newest, None]
+    assert [entry.weight for entry in rewards.functions] == [1.0, 0.0]
+    assert loaded.recipe.reward_model.head == "process"
 
 
 def test_tables_and_plot(place: Path, whole: Iterated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,9 +134,7 @@ def round_recipe(recipe: IterativeRecipe, output: Path, number: int) -> Recipe:
     path = str(output / f"reward-{number - 1}" / "model")
 
     def follows(entry: RewardFunctionSettings) -> RewardFunctionSettings:
-        if entry.function != LEARNED or recipe.reward_model.head == "process":
-            return entry
-        return entry.model_copy(update={"parameters": {**entry.parameters, "path": path}})
+        return entry.model_copy(update={"parameters": {**entry.parameters, "path": path}}) if entry.function == LEARNED else entry
 
     rewards: dict[str, Any] = {"functions": [follows(entry) for entry in policy.rewards.functions]}
     if recipe.reward_model.head == "process":
