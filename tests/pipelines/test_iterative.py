@@ -294,7 +294,7 @@ def test_tables_and_plot(place: Path, whole: Iterated, tmp_path: Path, monkeypat
     monkeypatch.chdir(place / "whole")
     rounds, rewards = report.tables(whole)
     assert rounds.row_count == 2 and rewards.row_count == 3
-    assert list(rounds.columns[2].cells)[0].startswith("0 → ")
+    assert next(iter(rounds.columns[2].cells)).startswith("0 → ")
     assert list(rewards.columns[2].cells) == ["0", "4", "9"]
     assert report.plot(whole, tmp_path / "rounds.png").read_bytes()[:4] == b"\x89PNG"
     summary = json.loads((whole.folder / "rounds.json").read_text())
