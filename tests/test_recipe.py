@@ -107,11 +107,11 @@ def test_every_bundled_recipe_is_valid_and_says_what_it_does(name: str) -> None:
     file = bundled.find_recipe(Path(name))
     assert len(bundled.opening(file)) > 20
     text = file.read_text(encoding="utf-8")
-    if name == "compare":
+    if name.startswith("compare"):
         settings = load_comparison(file)
         base = bundled.find_recipe(Path(settings.recipe))
         assert all(load_recipe(base, [*flat(settings.settings), *flat(changes)]) for changes in settings.methods.values())
-        assert "sharpen compare-methods recipes/compare.toml" in text
+        assert f"sharpen compare-methods recipes/{name}.toml" in text
     elif name == "reward-model":
         assert load_reward_recipe(file).reward_model == "outcome"
         assert "sharpen train-reward-model reward-model" in text

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import math
+import tomllib
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from sharpen.errors import RecipeError, RunError
-from sharpen.pipelines.compare_methods import Curve, compare_methods, flat, load_comparison, margin
+from sharpen.pipelines.compare_methods import ClaimSettings, Curve, claimed, compare_methods, flat, judged, load_comparison, margin
 from sharpen.reports import curves
 from tiny import build_tiny
 
@@ -64,6 +65,10 @@ method.kl_coef = 0.0
 [methods."ppo λ=0.9"]
 method.name = "ppo"
 method.gae_lambda = 0.9
+
+[claims.no-critic]
+better = "grpo"
+than = "ppo λ=0.9"
 """
 
 
@@ -130,12 +135,48 @@ def test_the_table_and_the_plot(found: list[Curve], tmp_path: Path) -> None:
     assert image.stat().st_size > 20_000
 
 
+def ended(label: str, *values: float) -> Curve:
+    return Curve(label=label, steps=[0, 4], values={"pass@1": [[0.9, value] for value in values]})
+
+
+def test_a_claim_is_judged_seed_by_seed_by_hand() -> None:
+    claim = ClaimSettings(better="a", than="b")
+    # differences 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, t(2) = 4.303: 4.303 · 0.1 / √3 = 0.2484
+    one = claimed("c", claim, [ended("a", 0.5, 0.6, 0.4), ended("b", 0.4, 0.3, 0.2)])
+    assert one.differences == pytest.approx([0.1, 0.3, 0.2])
+    assert (one.mean, one.margin, one.word) == (pytest.approx(0.2), pytest.approx(0.2484, abs=1e-4), "inconclusive")
+    # differences 0.2, 0.3, 0.25: deviation 0.05, margin 0.1242, so the interval is above 0; the other way round it is below
+    runs = [ended("a", 0.6, 0.6, 0.45), ended("b", 0.4, 0.3, 0.2)]
+    assert claimed("c", claim, runs).word == "holds"
+    assert claimed("c", ClaimSettings(better="b", than="a"), runs).word == "contradicted"
+    assert claimed("c", claim, [ended("a", 0.9), ended("b", 0.1)]).word == "inconclusive"  # one seed
+    with pytest.raises(RecipeError, match=r"claims\.c\.metric: the runs have no 'pass@2'\. Did you mean 'pass@1'"):
+        claimed("c", ClaimSettings(better="a", than="b", metric="pass@2"), runs)
+
+
+def test_claims_of_runs_are_written_and_shown(place: Path, found: list[Curve]) -> None:
+    claims = judged(load_comparison(place / "compare.toml"), found)
+    [written] = json.loads((place / "out" / "claims.json").read_text())
+    last = [[row[-1] for row in curve.values["pass@1"]] for curve in found]
+    assert written["differences"] == [one - other for one, other in zip(*last, strict=True)]
+    assert written["word"] == claims[0].word
+    console = Console(file=io.StringIO(), width=140)
+    console.print(curves.claims_table(claims))
+    assert "grpo − ppo λ=0.9, Pass@1" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_settings_become_overrides() -> None:
+    rows = {"rewards": {"functions": [{"function": "model", "parameters": {"path": "a b", "keep": True}}]}}
+    [override] = flat(rows)
+    assert tomllib.loads(override.replace("rewards.functions=", "found = ")) == {"found": rows["rewards"]["functions"]}
     assert list(flat({"method": {"name": "ppo", "gae_lambda": 0.9}, "seed": 3})) == ['method.name="ppo"', "method.gae_lambda=0.9", "seed=3"]
 
 
 def test_a_faulty_comparison_is_told(place: Path) -> None:
     path = place / "bad.toml"
+    path.write_text('recipe = "recipe.toml"\n[methods.grpo]\n[claims.c]\nbetter = "grop"\nthan = "grpo"\n')
+    with pytest.raises(RecipeError, match=r"claims\.c\.better: there is no method 'grop'\. Did you mean 'grpo'"):
+        load_comparison(path)
     path.write_text('recipe = "recipe.toml"\nseed = 1\n[methods.grpo]\n')
     with pytest.raises(RecipeError, match=r"bad\.toml: seed: Extra inputs"):
         load_comparison(path)

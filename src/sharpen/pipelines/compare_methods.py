@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from sharpen import bundled
-from sharpen.errors import RecipeError, RunError
+from sharpen.errors import RecipeError, RunError, nearest
 from sharpen.recipe import Section, load_recipe
 from sharpen.tracking import events
 from sharpen.tracking.observer import Observer, Silent
@@ -28,6 +28,14 @@ from sharpen.training.run_folder import RunFolder
 
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 """Student's t at 97.5 % for n seeds, n - 1 degrees of freedom."""
+
+
+class ClaimSettings(Section):
+    """Something that the runs are to show, `[claims.NAME]`."""
+
+    better: str = Field(description="the label whose runs end higher, if the claim holds")
+    than: str = Field(description="the label that it is compared with, seed by seed")
+    metric: str = Field("pass@1", description="of held-out problems after the last step: pass@K, maj@K, finished, mean_length")
 
 
 class CompareSettings(Section):
@@ -39,6 +47,15 @@ class CompareSettings(Section):
     output: str = Field("runs/compare", description="the folder of all runs")
     settings: dict[str, Any] = Field(default_factory=dict, description="settings of every run, over the recipe's")
     methods: dict[str, dict[str, Any]] = Field(min_length=1, description="by label, the settings of each method, over those")
+    claims: dict[str, ClaimSettings] = Field(default_factory=dict, description="by name, what the runs are to show")
+
+    @model_validator(mode="after")
+    def _labels(self) -> CompareSettings:
+        for name, claim in self.claims.items():
+            for key in ("better", "than"):
+                if (label := getattr(claim, key)) not in self.methods:
+                    raise ValueError(f"claims.{name}.{key}: there is no method '{label}'.{nearest(label, self.methods)}")
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +82,63 @@ class Curve:
     def margin(self, metric: str) -> list[float]:
         """Half the 95 % interval of the mean over seeds at each step (Student's t); NaN for one seed."""
         return [margin(column) for column in zip(*self.values[metric], strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimed:
+    """A claim, and what the runs say of it.
+
+    Attributes:
+        name: the claim's.
+        better: the label that is to end higher.
+        than: the other one.
+        metric: that is compared.
+        differences: better − than after the last step, one a seed.
+        mean: of these.
+        margin: half its 95 % interval over seeds (Student's t); NaN for one seed.
+    """
+
+    name: str
+    better: str
+    than: str
+    metric: str
+    differences: list[float]
+    mean: float
+    margin: float
+
+    @property
+    def word(self) -> str:
+        """`holds` where the whole interval is above 0, `contradicted` where it is below, else `inconclusive`."""
+        if self.mean - self.margin > 0:
+            return "holds"
+        return "contradicted" if self.mean + self.margin < 0 else "inconclusive"
+
+
+def judged(settings: CompareSettings, curves: Sequence[Curve]) -> list[Claimed]:
+    """What the runs say of each claim; written to `claims.json` in the output folder."""
+    found = [claimed(name, claim, curves) for name, claim in settings.claims.items()]
+    rows = [vars(one) | {"margin": None if math.isnan(one.margin) else one.margin, "word": one.word} for one in found]
+    RunFolder(Path(settings.output)).write_json(Path(settings.output) / "claims.json", rows)
+    return found
+
+
+def claimed(name: str, claim: ClaimSettings, curves: Sequence[Curve]) -> Claimed:
+    """Compare two labels' runs seed by seed, after their last step.
+
+    Raises:
+        RecipeError: the runs have no such metric.
+    """
+    found = {curve.label: curve for curve in curves}
+    better, than = found[claim.better], found[claim.than]
+    if claim.metric not in better.values:
+        raise RecipeError(
+            f"claims.{name}.metric: the runs have no '{claim.metric}'.{nearest(claim.metric, better.values)}",
+            fix=f"Give one of {', '.join(better.values)}.",
+        )
+    rows = zip(better.values[claim.metric], than.values[claim.metric], strict=True)
+    differences = [one[-1] - other[-1] for one, other in rows]
+    mean = sum(differences) / len(differences)
+    return Claimed(name=name, **claim.model_dump(), differences=differences, mean=mean, margin=margin(differences))
 
 
 def margin(values: Sequence[float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
+from sharpen.reports.tables import ruled
+
 if TYPE_CHECKING:
-    from sharpen.pipelines.compare_methods import Curve
+    from sharpen.pipelines.compare_methods import Claimed, Curve
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#999933", "#882255", "#44aa99")
 """Apart for colour-blind readers too (Okabe and Ito, then Tol)."""
@@ -83,6 +86,22 @@ def table(curves: Sequence[Curve]) -> Table:
             f"{totals['value_parameters']:,.0f}",
             f"{totals['seconds']:.0f}",
         )
+    return out
+
+
+def claims_table(claims: Sequence[Claimed]) -> Table:
+    """What the runs say of each claim."""
+    out = ruled("Claims")
+    for heading in ("claim", "compared"):
+        out.add_column(heading, no_wrap=True)
+    out.add_column("difference", justify="right", no_wrap=True)
+    out.add_column("the runs say", no_wrap=True)
+    for one in claims:
+        scale, unit = (100, " %") if "@" in one.metric or one.metric == "finished" else (1, "")
+        interval = "" if math.isnan(one.margin) else f" ± {scale * one.margin:.1f}"
+        out.add_row(one.name, f"{one.better} − {one.than}, {name(one.metric)}", f"{scale * one.mean:+.1f}{interval}{unit}", one.word)
+    out.caption = "after the last step, seed by seed; ± half the 95 % interval of the mean over seeds; holds: all of it above 0"
+    out.caption_justify = "left"
     return out
 
 
