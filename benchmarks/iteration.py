@@ -2,8 +2,8 @@
 
     python benchmarks/iteration.py --seeds 8 --jobs 2 --output runs/iteration
 
-Each seed is a process of one thread with its own folder: what was stopped goes on. The gain of a round is the change of held-out Pass@1 that
-it made; the claim is judged seed by seed: gain of round 1 − gain of round 2, with a 95 % interval by Student's t over seeds.
+Each seed is a process of one thread with its own folder: what was stopped goes on. The gain of a round is the change of held-out Pass@1
+that it made; the claim is judged seed by seed: gain of round 1 − gain of round 2, with a 95 % interval by Student's t over seeds.
 """
 
 from __future__ import annotations
