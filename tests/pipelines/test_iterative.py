@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from dying import Killed, dies
 from sharpen import bundled
 from sharpen.errors import RecipeError, RunError
 from sharpen.pipelines import iterative, reward_model
@@ -191,23 +190,6 @@ def test_what_is_replayed_is_of_the_earlier_files_and_of_no_held_out_problem(pla
     held_out = [one for one in new if one.problem_id == new[0].problem_id]
     apart = _with_replay(recipe, place, Examples(fitted=[], held_out=[*held_out]))
     assert apart.replayed == 8 and all(one.problem_id != new[0].problem_id for one in apart.fitted)
-
-
-class Killed(Exception):
-    pass
-
-
-def dies(count: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    calls = 0
-
-    def call(*arguments: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == count:
-            raise Killed
-        return function(*arguments, **options)
-
-    return call
 
 
 MOMENTS = {

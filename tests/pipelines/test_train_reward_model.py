@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import filecmp
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import torch
 
+from dying import Killed, dies
 from sharpen.errors import ModelError, ProblemError, RecipeError, RewardError, RunError, SharpenError
 from sharpen.models import reward_model as models
 from sharpen.pipelines.reward_model import TrainedRewardModel, train_reward_model
@@ -128,23 +128,6 @@ def test_a_finished_one_is_shown_again_and_other_settings_are_refused(place: Pat
     (place / "taken/file").touch()
     with pytest.raises(SharpenError, match="there is something already"):
         made(place, "taken")
-
-
-class Killed(Exception):
-    pass
-
-
-def dies(count: int, function: Callable[..., object]) -> Callable[..., object]:
-    calls = 0
-
-    def call(*arguments: object, **options: object) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == count:
-            raise Killed
-        return function(*arguments, **options)
-
-    return call
 
 
 @pytest.mark.parametrize(
