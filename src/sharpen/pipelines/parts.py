@@ -15,10 +15,12 @@ from sharpen.models.lora_settings import LoraSettings
 from sharpen.problems.templates import Template, render
 from sharpen.recipe import Recipe, unused_settings
 from sharpen.records import Completion, Group, Problem
+from sharpen.rewards.learned import OutcomeReward
 from sharpen.rewards.score import Scorer
 from sharpen.rollout.rollout import Rollout
 from sharpen.rollout.torch_engine import TorchEngine
 from sharpen.tracking.observer import Observer
+from sharpen.training.gaming import Output, Watch
 
 
 def set_threads(threads: int | None) -> int:
@@ -130,6 +132,27 @@ def probe_rewards(scorer: Scorer, problem: Problem, group_size: int) -> None:
     """Score a group of made-up completions that give the ground truth, so that a faulty reward function is told before any work."""
     completion = Completion(tokens=(0,), sampling_logprobs=(0.0,), text=state_gold(problem) or problem.answer, finish_reason="stop")
     scorer.score([Group(id="probe", problem=problem, prompt_tokens=(0,), completions=(completion,) * group_size)])
+
+
+def watch_on_rewards(recipe: Recipe, scorer: Scorer) -> Watch:
+    """The watch on a run's learned rewards.
+
+    Raises:
+        RecipeError: `[rewards.gaming]` for a model of preferences.
+    """
+    outputs: dict[str, Output] = {}
+    for name in recipe.rewards.learned:
+        model = scorer.models[name]
+        assert isinstance(model, OutcomeReward)
+        if model.found.about.get("reward_model") != "preference":
+            outputs[name] = model.output
+        elif recipe.rewards.gaming is not None:
+            raise RecipeError(
+                f"rewards.gaming: '{name}' is a model of preferences, whose number is no probability of being right, so there is no gap "
+                "to the rule.",
+                fix="Leave [rewards.gaming] out, and watch reward/accuracy beside it.",
+            )
+    return Watch(outputs=outputs, settings=recipe.rewards.gaming, fall_back=scorer.fall_back)
 
 
 def know_reward_models(scorer: Scorer, resolved: dict[str, Any], run: Path) -> None:

@@ -110,6 +110,7 @@ class _Run:
         self.train_problems, self.held_out = self._problems(base)
         self.method = parts.usable_method(recipe, base, observer.notice)
         self.scorer = Scorer(recipe.rewards, base=base, steps=recipe.training.steps)
+        self.watch = parts.watch_on_rewards(recipe, self.scorer)
         parts.tell_of_rewards(recipe, observer.notice)
         parts.probe_rewards(self.scorer, self.train_problems[0], recipe.rollout.group_size)
         parts.ensure_model(recipe.model, observer)
@@ -350,6 +351,7 @@ class _Run:
         if critic is not None:
             self.observer.notice(f"value model: {critic.parameters:,} parameters, {memory.human(critic.memory)} with its optimiser")
         events = _log(self.folder.events, state.step)
+        self.watch.resume(events)
         if state.step == 0:
             events.append("parameters", **data.parameters(self.loaded, critic))
         return Trainer(
@@ -375,6 +377,7 @@ class _Run:
             trackers=self.trackers,
             observer=self.observer,
             measure=self._figures if self.held_out else None,
+            watch=self.watch,
             saved_step=state.step if self.checkpoint is not None else -1,
         )
 

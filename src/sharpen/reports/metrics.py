@@ -41,6 +41,9 @@ KNOWN: tuple[Metric, ...] = (
     Metric(source="reward", key="reward", title="Reward", note="The mean over scorable completions of the weighted sum of the parts."),
     Metric(source="pass_rate", key="accuracy", title="Accuracy", unit="%", of=_percent, floor=True,
            note="Completions that are right by the problem's own grader."),
+    Metric(source="reward_gap", key="reward_gap", title="Gap of the learned reward", unit="points", of=_percent,
+           note="The reward model's mean probability less the share that is right by the rule, on the same completions. It opens where the "
+           "reward is gamed."),
     Metric(source="kl", key="kl", title="KL divergence from the reference", unit="nats a token", floor=True,
            note="0 before the first update. Without a KL term no reference is compared with."),
     Metric(source="entropy", key="entropy", title="Entropy", unit="nats a token", floor=True,

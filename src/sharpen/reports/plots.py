@@ -95,7 +95,10 @@ class Plot:
 
 def plots(views: Sequence[RunView], names: Sequence[str]) -> list[Plot]:
     """All plots of these runs, the first being the one reported on; names as `named_apart` gives them."""
-    return [*_pass_plots(views, names), *_held_out(views, names), *_training_plots(views, names), *_behaviour_plots(views, names)]
+    return [
+        *_pass_plots(views, names), *_held_out(views, names), *_learned(views, names), *_training_plots(views, names),
+        *_behaviour_plots(views, names),
+    ]  # fmt: skip
 
 
 def _pass_plots(views: Sequence[RunView], names: Sequence[str]) -> Iterator[Plot]:
@@ -162,6 +165,22 @@ def _training_plots(views: Sequence[RunView], names: Sequence[str]) -> Iterator[
         ]
         if lines:
             yield Plot(key=f"time_{key}", group="training", title=title, unit=unit, lines=lines, floor=True)
+
+
+def _learned(views: Sequence[RunView], names: Sequence[str]) -> Iterator[Plot]:
+    """What a reward model says and what is right, of the same completions."""
+    lines = []
+    for i, (view, name) in enumerate(zip(views, names, strict=True)):
+        gaps, right = view.series("reward_gap"), view.series("pass_rate")
+        for j, label in enumerate(("the reward model's mean probability", "right by the rule")):
+            told = f"{name}, {label}" if len(views) > 1 else label
+            values = [100 * (right[step] + (gap if j == 0 else 0.0)) for step, gap in gaps.items() if step in right]
+            if values:
+                steps = [step for step in gaps if step in right]
+                lines.append(Line(label=told, x=steps, y=values, colour=i if len(views) > 1 else j, dash=j))
+    if lines:
+        note = "Of the completions of training, by step. Where the two part, the policy has found what the reward model takes for right."
+        yield Plot(key="learned_reward", group="training", title="Learned reward and rule", unit="%", lines=lines, note=note, floor=True)
 
 
 def _held_out(views: Sequence[RunView], names: Sequence[str]) -> Iterator[Plot]:

@@ -21,6 +21,7 @@ from sharpen.records import Completion, Group, Problem, RewardFailure, Scores
 from sharpen.rewards.beside import Logged, TrainerState
 from sharpen.rewards.call import Columns, Value, call
 from sharpen.rewards.functions import RewardFunction
+from sharpen.rewards.gaming import RULE
 from sharpen.rewards.learned import Learned, ModelMemory
 from sharpen.rewards.settings import RewardFunctionSettings, RewardSettings, load_function
 from sharpen.rewards.splitters import split
@@ -94,6 +95,7 @@ class Scorer:
         self._steps = (settings.steps.function, settings.steps.load(base)) if decode is not None else None
         self._ends = settings.steps.ends
         self._training_steps = steps
+        self._by_rule_from = math.inf
         self._settings = settings
         self._functions: dict[str, tuple[RewardFunctionSettings, RewardFunction]] = {
             name: (entry, load_function(entry, base)) for name, entry in settings.parts.items()
@@ -122,6 +124,10 @@ class Scorer:
         if self._steps is not None:
             every["steps"] = self._steps[1]
         return {name: function for name, function in every.items() if isinstance(function, Learned)}
+
+    def fall_back(self, step: int) -> None:
+        """From this step on the reward is the part `accuracy` alone; the others are recorded."""
+        self._by_rule_from = step
 
     def memory(self, device: str) -> ModelMemory:
         """What reward models need on this device; those that come and go do so one at a time."""
@@ -167,7 +173,7 @@ class Scorer:
                     failures.append(RewardFailure(function=name, problem_id=rows[place][0].id, index=rows[place][1], reason=reason))
         self._report(failures)
         answers = [grade.extracted for grade in grades]
-        weights = self._settings.weights(step)
+        weights = self._settings.weights(step) if step < self._by_rule_from else {RULE: 1.0}
         totals = [_total(weights, parts, place) for place in range(len(rows))]
         return Scores(
             total=_tensor(totals, shape),

@@ -15,6 +15,7 @@ from sharpen.grading.confined import SandboxKind
 from sharpen.rewards import learned_settings, steps
 from sharpen.rewards.beside import ARGUMENTS
 from sharpen.rewards.functions import BUILT_IN, COLUMNS, RewardFunction
+from sharpen.rewards.gaming import RULE, GamingSettings
 from sharpen.rewards.learned_settings import LEARNED, LearnedSettings, OutcomeSettings
 from sharpen.rewards.splitters import Ends, Place, splitter
 
@@ -128,6 +129,7 @@ class RewardSettings(BaseModel):
     functions: list[RewardFunctionSettings] = Field(min_length=1, description="the parts of the reward")
     steps: StepSettings = Field(default_factory=StepSettings)
     sandbox: SandboxKind = Field("bubblewrap", description='where the code of completions runs; "none" is without protection, as you')
+    gaming: GamingSettings | None = Field(None, description="what is done where a learned reward is gamed; left out, nothing")
     fail_fast: bool = Field(False, description="stop, before any update, where a function raises or gives NaN, an infinity or None")
 
     @model_validator(mode="after")
@@ -135,6 +137,23 @@ class RewardSettings(BaseModel):
         if not any(function.weight for function in self.functions):
             raise ValueError("every weight is 0, so there is no reward; give at least one function another weight")
         return self
+
+    @model_validator(mode="after")
+    def _can_be_watched(self) -> RewardSettings:
+        if self.gaming is None:
+            return self
+        if not self.learned:
+            raise ValueError("gaming: expected a function 'model' with a weight, and there is none to be gamed")
+        if self.gaming.then == "rule" and RULE not in self.parts:
+            raise ValueError(f"gaming.then: 'rule' needs the function '{RULE}' among rewards.functions; add it with weight 0")
+        if self.gaming.then == "rule" and self.steps.function == LEARNED:
+            raise ValueError("gaming.then: 'rule' expected no 'model' in rewards.steps, which would go on to judge steps; use stop or warn")
+        return self
+
+    @property
+    def learned(self) -> list[str]:
+        """The parts that are a reward model's, and that count at some step."""
+        return [name for name, entry in self.parts.items() if entry.function == LEARNED and entry.weight]
 
     @property
     def parts(self) -> Mapping[str, RewardFunctionSettings]:

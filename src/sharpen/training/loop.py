@@ -25,7 +25,9 @@ from sharpen.tracking.trackers import FanOut
 from sharpen.training import batches, checkpoint
 from sharpen.training.checkpoint import State
 from sharpen.training.collect import Collected, summary
-from sharpen.training.interrupt import Interrupt, watch
+from sharpen.training.gaming import Watch
+from sharpen.training.interrupt import Interrupt
+from sharpen.training.interrupt import watch as watching
 from sharpen.training.learner import Learner
 from sharpen.training.sources import Source
 
@@ -59,6 +61,7 @@ class Trainer:
         trackers: where metrics go beside.
         observer: who watches.
         measure: gives figures of the policy as it is, by step; None where held-out problems are not looked at on the way.
+        watch: looks at a learned reward.
         saved_step: the step of the newest checkpoint.
         flat: shares of groups without variance, of this process's steps.
         warned: whether the user was told that most of them teach nothing.
@@ -75,6 +78,7 @@ class Trainer:
     trackers: FanOut
     observer: Observer
     measure: Callable[[int], Mapping[str, Any]] | None = None
+    watch: Watch = field(default_factory=lambda: Watch(outputs={}))
     saved_step: int = field(default=-1)
     flat: list[float] = field(default_factory=list)
     warned: bool = False
@@ -89,8 +93,8 @@ class Trainer:
         def tell(name: str) -> None:
             self.observer.notice(f"{name}: finishing this step, then saving. Once more to leave at once.")
 
-        with watch(tell) as interrupt:
-            while self.state.step < self.recipe.training.steps:
+        with watching(tell) as interrupt:
+            while self.state.step < self.recipe.training.steps and not self.watch.stops:
                 self.step(interrupt)
                 self._measure()
                 if interrupt or self.state.step % self.recipe.checkpoint.every == 0:
@@ -114,13 +118,16 @@ class Trainer:
         batch = self.learner.prepare(batches.build(collected.groups, collected.scores))
         path = completions.path_of(self.folder / "completions", step)
         completions.write(path, collected.groups, collected.scores, batches.advantages_of(batch, collected.groups))
-        metrics = summary(collected) | self.learner.update(batch, step=step, constant_length=settings.longest)
+        weights = self.watch.weights(step, self.recipe.rewards.weights(step))
+        metrics = (
+            summary(collected) | self.watch.see(collected.scores) | self.learner.update(batch, step=step, constant_length=settings.longest)
+        )
         if any(not metrics.get(name, 0.0) < float("inf") for name in ("grad_norm", "value_grad_norm")):
             raise RunError(
                 f"step {step}: the gradient is not finite, so no update was made of it.",
                 fix="Lower training.learning_rate, or train in float32 (training.dtype=float32); then go on with --resume.",
             )
-        self._finish(step, collected, metrics, {"rollout": sampled - start, "training": time.perf_counter() - sampled})
+        self._finish(step, collected, metrics, weights, {"rollout": sampled - start, "training": time.perf_counter() - sampled})
 
     def _measure(self) -> None:
         """Evaluate on the way; before the step is saved, so that a resumed run's log has it once."""
@@ -149,7 +156,9 @@ class Trainer:
             why = f"; the first: {first.function} on problem {first.problem_id}: {first.reason}" if first else ""
             raise RewardError(f"step {step}: no completion could be scored{why}.", fix="Mend the reward function or the problems.")
 
-    def _finish(self, step: int, collected: Collected, metrics: dict[str, float], seconds: dict[str, float]) -> None:
+    def _finish(
+        self, step: int, collected: Collected, metrics: dict[str, float], weights: Mapping[str, float], seconds: dict[str, float]
+    ) -> None:
         every = self.recipe.training.reference_sync
         reference_step = self.state.reference_step
         if every and step % every == 0 and self.learner.reference is not None:
@@ -176,9 +185,8 @@ class Trainer:
             "total_completions": float(totals["completions"]),
         }
         seconds = seconds | {"step": sum(seconds.values()), "tokens_per_second": tokens / max(1e-9, seconds["rollout"])}
-        weights = self.recipe.rewards.weights(step)
-        if step == 1 or weights != self.recipe.rewards.weights(step - 1):
-            self.events.append("reward_weights", step=step, weights=weights)
+        if step == 1 or weights != self.watch.weights(step - 1, self.recipe.rewards.weights(step - 1)):
+            self.events.append("reward_weights", step=step, weights=dict(weights))
         self.events.append("step", step=step, metrics=metrics)
         for failure in collected.scores.failures:
             self.events.append(
@@ -189,6 +197,9 @@ class Trainer:
                 index=failure.index,
                 reason=failure.reason,
             )
+        if self.watch.opened == step and self.watch.settings is not None:
+            self.events.append("gaming", step=step, gaps=self.watch.gaps[-self.watch.settings.window :], then=self.watch.settings.then)
+            self.observer.notice(f"step {step}: {self.watch.told()}")
         self.timings.append("step", step=step, seconds=seconds)
         if self.learner.method.needs_group:
             self._warn_of_waste(metrics["zero_variance"])
