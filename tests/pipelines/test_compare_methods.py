@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from sharpen.errors import RecipeError, RunError
-from sharpen.pipelines.compare_methods import ClaimSettings, Curve, claimed, compare_methods, flat, judged, load_comparison, margin
+from sharpen.pipelines.compare_methods import Curve, against_baseline, compare_methods, flat, judged, load_comparison, margin, paired
 from sharpen.reports import curves
 from tiny import build_tiny
 
@@ -55,6 +55,7 @@ recipe = "recipe.toml"
 seeds = [1, 2]
 jobs = 2
 output = "{place}/out"
+baseline = "grpo"
 
 [settings]
 evaluation.every = 2
@@ -139,19 +140,26 @@ def ended(label: str, *values: float) -> Curve:
     return Curve(label=label, steps=[0, 4], values={"pass@1": [[0.9, value] for value in values]})
 
 
-def test_a_claim_is_judged_seed_by_seed_by_hand() -> None:
-    claim = ClaimSettings(better="a", than="b")
+def test_labels_are_compared_seed_by_seed_by_hand() -> None:
     # differences 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, t(2) = 4.303: 4.303 · 0.1 / √3 = 0.2484
-    one = claimed("c", claim, [ended("a", 0.5, 0.6, 0.4), ended("b", 0.4, 0.3, 0.2)])
+    one = paired("c", [ended("a", 0.5, 0.6, 0.4), ended("b", 0.4, 0.3, 0.2)], better="a", than="b", metric="pass@1")
     assert one.differences == pytest.approx([0.1, 0.3, 0.2])
     assert (one.mean, one.margin, one.word) == (pytest.approx(0.2), pytest.approx(0.2484, abs=1e-4), "inconclusive")
     # differences 0.2, 0.3, 0.25: deviation 0.05, margin 0.1242, so the interval is above 0; the other way round it is below
     runs = [ended("a", 0.6, 0.6, 0.45), ended("b", 0.4, 0.3, 0.2)]
-    assert claimed("c", claim, runs).word == "holds"
-    assert claimed("c", ClaimSettings(better="b", than="a"), runs).word == "contradicted"
-    assert claimed("c", claim, [ended("a", 0.9), ended("b", 0.1)]).word == "inconclusive"  # one seed
-    with pytest.raises(RecipeError, match=r"claims\.c\.metric: the runs have no 'pass@2'\. Did you mean 'pass@1'"):
-        claimed("c", ClaimSettings(better="a", than="b", metric="pass@2"), runs)
+    assert paired("c", runs, better="a", than="b", metric="pass@1").word == "holds"
+    assert paired("c", runs, better="b", than="a", metric="pass@1").word == "contradicted"
+    assert paired("c", [ended("a", 0.9), ended("b", 0.1)], better="a", than="b", metric="pass@1").word == "inconclusive"  # one seed
+    same = [ended("a", 0.5, 0.5), ended("b", 0.5, 0.5)]
+    assert paired("c", same, better="a", than="b", metric="pass@1").word == "inconclusive"  # 0 ± 0
+
+
+def test_pairing_takes_out_what_seeds_share() -> None:
+    runs = [ended("a", 0.30, 0.72, 0.51), ended("b", 0.20, 0.60, 0.40)]
+    assert margin([0.30, 0.72, 0.51]) > 0.5
+    # differences 0.10, 0.12, 0.11: deviation 0.01, 4.303 · 0.01 / √3 = 0.0248
+    one = paired("c", runs, better="a", than="b", metric="pass@1")
+    assert (one.mean, one.margin, one.word) == (pytest.approx(0.11), pytest.approx(0.0248, abs=1e-4), "holds")
 
 
 def test_claims_of_runs_are_written_and_shown(place: Path, found: list[Curve]) -> None:
@@ -163,6 +171,26 @@ def test_claims_of_runs_are_written_and_shown(place: Path, found: list[Curve]) -
     console = Console(file=io.StringIO(), width=140)
     console.print(curves.claims_table(claims))
     assert "grpo − ppo λ=0.9, Pass@1" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_every_label_is_compared_with_the_baseline(place: Path, found: list[Curve]) -> None:
+    settings = load_comparison(place / "compare.toml")
+    against = against_baseline(settings, found, ["pass@1", "maj@4"])
+    assert [(one.better, one.than, one.metric) for one in against] == [("ppo λ=0.9", "grpo", "pass@1"), ("ppo λ=0.9", "grpo", "maj@4")]
+    grpo, ppo = ([row[-1] for row in curve.values["maj@4"]] for curve in found)
+    written = json.loads((place / "out" / "differences.json").read_text())
+    assert written[1]["differences"] == [one - other for one, other in zip(ppo, grpo, strict=True)]
+    assert written[1]["word"] == against[1].word
+    assert against_baseline(settings.model_copy(update={"baseline": None}), found, ["pass@1"]) == []
+
+
+def test_the_table_against_the_baseline() -> None:
+    runs = [ended("a", 0.6, 0.6, 0.45), ended("b", 0.4, 0.3, 0.2)]
+    console = Console(file=io.StringIO(), width=140)
+    console.print(curves.baseline_table([paired("a", runs, better="a", than="b", metric="pass@1")]))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[0].strip() == "Against b"
+    assert [line.split() for line in lines if line.startswith("a ")] == [["a", "+25.0", "±", "12.4", "%", "holds"]]
 
 
 def test_settings_become_overrides() -> None:
@@ -177,13 +205,28 @@ def test_a_faulty_comparison_is_told(place: Path) -> None:
     path.write_text('recipe = "recipe.toml"\n[methods.grpo]\n[claims.c]\nbetter = "grop"\nthan = "grpo"\n')
     with pytest.raises(RecipeError, match=r"claims\.c\.better: there is no method 'grop'\. Did you mean 'grpo'"):
         load_comparison(path)
+    path.write_text('recipe = "recipe.toml"\nbaseline = "gpo"\n[methods.grpo]\n')
+    with pytest.raises(RecipeError, match=r"baseline: there is no method 'gpo'\. Did you mean 'grpo'"):
+        load_comparison(path)
     path.write_text('recipe = "recipe.toml"\nseed = 1\n[methods.grpo]\n')
     with pytest.raises(RecipeError, match=r"bad\.toml: seed: Extra inputs"):
         load_comparison(path)
     path.write_text(f'recipe = "recipe.toml"\noutput = "{place}/none"\n[methods.grpo]\nmethod.nme = "grpo"\n')
     with pytest.raises(RecipeError, match=r"unknown key 'method\.nme'"):
         compare_methods(load_comparison(path), path=path)
+    claim = '[claims.c]\nbetter = "a"\nthan = "b"\nmetric = "pass@2"\n'
+    path.write_text(f'recipe = "recipe.toml"\noutput = "{place}/none"\n[methods.a]\n[methods.b]\n{claim}')
+    with pytest.raises(RecipeError, match=r"claims\.c\.metric: the runs of 'a' measure no 'pass@2'\. Did you mean 'pass@4'"):
+        compare_methods(load_comparison(path), path=path)
     assert not (place / "none").exists()
+
+
+def test_a_finished_run_of_other_settings_is_not_shown_as_one_of_these(place: Path, found: list[Curve]) -> None:
+    path = place / "compare.toml"
+    settings = load_comparison(path)
+    changed = settings.model_copy(update={"settings": settings.settings | {"training": {"learning_rate": 0.5}}})
+    with pytest.raises(RunError, match=r"grpo/seed-1 is finished, and its settings differ .*: training\.learning_rate\."):
+        compare_methods(changed, path=path)
 
 
 def test_a_run_that_fails_is_named(place: Path) -> None:

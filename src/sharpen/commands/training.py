@@ -145,6 +145,8 @@ def compare_methods(
     with watching() as observer:
         found = pipeline.compare_methods(settings, path=path, observer=observer)
     show(curves.table(found))
+    if against := pipeline.against_baseline(settings, found, curves.headline(found[0])):
+        show(curves.baseline_table(against))
     if settings.claims:
         show(curves.claims_table(pipeline.judged(settings, found)))
     show(f"Plot: {curves.plot(found, Path(settings.output) / 'curves.png')}")

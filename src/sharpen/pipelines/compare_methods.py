@@ -21,13 +21,17 @@ from pydantic import Field, ValidationError, model_validator
 
 from sharpen import bundled
 from sharpen.errors import RecipeError, RunError, nearest
-from sharpen.recipe import Section, load_recipe
+from sharpen.evaluation.intervals import student
+from sharpen.recipe import Recipe, Section, differences, load_recipe
 from sharpen.tracking import events
 from sharpen.tracking.observer import Observer, Silent
 from sharpen.training.run_folder import RunFolder
 
-T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-"""Student's t at 97.5 % for n seeds, n - 1 degrees of freedom."""
+SCALARS = ("finished", "mean_length")
+"""What is measured beside Pass@K and Maj@K."""
+
+WITHOUT_EFFECT = ("output", "training.threads", "checkpoint.", "tracking.")
+"""Keys that do not change what a run learns, but for the last bits."""
 
 
 class ClaimSettings(Section):
@@ -47,14 +51,15 @@ class CompareSettings(Section):
     output: str = Field("runs/compare", description="the folder of all runs")
     settings: dict[str, Any] = Field(default_factory=dict, description="settings of every run, over the recipe's")
     methods: dict[str, dict[str, Any]] = Field(min_length=1, description="by label, the settings of each method, over those")
+    baseline: str | None = Field(None, description="the label that every other one is compared with, seed by seed")
     claims: dict[str, ClaimSettings] = Field(default_factory=dict, description="by name, what the runs are to show")
 
     @model_validator(mode="after")
     def _labels(self) -> CompareSettings:
-        for name, claim in self.claims.items():
-            for key in ("better", "than"):
-                if (label := getattr(claim, key)) not in self.methods:
-                    raise ValueError(f"claims.{name}.{key}: there is no method '{label}'.{nearest(label, self.methods)}")
+        named = {f"claims.{name}.{key}": getattr(claim, key) for name, claim in self.claims.items() for key in ("better", "than")}
+        for key, label in {"baseline": self.baseline, **named}.items():
+            if label is not None and label not in self.methods:
+                raise ValueError(f"{key}: there is no method '{label}'.{nearest(label, self.methods)}")
         return self
 
 
@@ -85,11 +90,11 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claimed:
-    """A claim, and what the runs say of it.
+class Paired:
+    """Two labels' runs compared seed by seed: a claim, or a label against the baseline.
 
     Attributes:
-        name: the claim's.
+        name: the claim's; of a label against the baseline, the label.
         better: the label that is to end higher.
         than: the other one.
         metric: that is compared.
@@ -108,37 +113,39 @@ class Claimed:
 
     @property
     def word(self) -> str:
-        """`holds` where the whole interval is above 0, `contradicted` where it is below, else `inconclusive`."""
+        """`holds` where the whole interval is above 0, `contradicted` where it is below, else `inconclusive`, as for one seed."""
         if self.mean - self.margin > 0:
             return "holds"
         return "contradicted" if self.mean + self.margin < 0 else "inconclusive"
 
 
-def judged(settings: CompareSettings, curves: Sequence[Curve]) -> list[Claimed]:
+def judged(settings: CompareSettings, curves: Sequence[Curve]) -> list[Paired]:
     """What the runs say of each claim; written to `claims.json` in the output folder."""
-    found = [claimed(name, claim, curves) for name, claim in settings.claims.items()]
+    found = [paired(name, curves, better=claim.better, than=claim.than, metric=claim.metric) for name, claim in settings.claims.items()]
+    return _written(settings, "claims.json", found)
+
+
+def against_baseline(settings: CompareSettings, curves: Sequence[Curve], metrics: Sequence[str]) -> list[Paired]:
+    """Each other label less the baseline, in each of these metrics; written to `differences.json` in the output folder."""
+    others = [label for label in settings.methods if label != settings.baseline]
+    if settings.baseline is None:
+        return []
+    found = [paired(label, curves, better=label, than=settings.baseline, metric=metric) for label in others for metric in metrics]
+    return _written(settings, "differences.json", found)
+
+
+def paired(name: str, curves: Sequence[Curve], *, better: str, than: str, metric: str) -> Paired:
+    """Compare two labels' runs seed by seed, after their last step."""
+    found = {curve.label: curve.values[metric] for curve in curves}
+    by_seed = [one[-1] - other[-1] for one, other in zip(found[better], found[than], strict=True)]
+    mean = sum(by_seed) / len(by_seed)
+    return Paired(name=name, better=better, than=than, metric=metric, differences=by_seed, mean=mean, margin=margin(by_seed))
+
+
+def _written(settings: CompareSettings, name: str, found: list[Paired]) -> list[Paired]:
     rows = [vars(one) | {"margin": None if math.isnan(one.margin) else one.margin, "word": one.word} for one in found]
-    RunFolder(Path(settings.output)).write_json(Path(settings.output) / "claims.json", rows)
+    RunFolder(Path(settings.output)).write_json(Path(settings.output) / name, rows)
     return found
-
-
-def claimed(name: str, claim: ClaimSettings, curves: Sequence[Curve]) -> Claimed:
-    """Compare two labels' runs seed by seed, after their last step.
-
-    Raises:
-        RecipeError: the runs have no such metric.
-    """
-    found = {curve.label: curve for curve in curves}
-    better, than = found[claim.better], found[claim.than]
-    if claim.metric not in better.values:
-        raise RecipeError(
-            f"claims.{name}.metric: the runs have no '{claim.metric}'.{nearest(claim.metric, better.values)}",
-            fix=f"Give one of {', '.join(better.values)}.",
-        )
-    rows = zip(better.values[claim.metric], than.values[claim.metric], strict=True)
-    differences = [one[-1] - other[-1] for one, other in rows]
-    mean = sum(differences) / len(differences)
-    return Claimed(name=name, **claim.model_dump(), differences=differences, mean=mean, margin=margin(differences))
 
 
 def margin(values: Sequence[float]) -> float:
@@ -148,7 +155,7 @@ def margin(values: Sequence[float]) -> float:
         return math.nan
     mean = sum(values) / n
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (n - 1))
-    return T_95.get(n, 1.96 + 2.4 / (n - 1)) * deviation / math.sqrt(n)
+    return student(n - 1) * deviation / math.sqrt(n)
 
 
 def load_comparison(path: str | Path) -> CompareSettings:
@@ -175,8 +182,8 @@ def compare_methods(settings: CompareSettings, *, path: Path, observer: Observer
         observer: who watches; told of each run that ends.
 
     Raises:
-        RecipeError: a method's settings are not valid.
-        RunError: a run failed; the others are kept.
+        RecipeError: a method's settings are not valid, or a claim's metric is not measured; nothing is run.
+        RunError: a finished run had other settings, and nothing is run; or a run failed, and the others are kept.
     """
     observer = observer or Silent()
     beside = path.parent / settings.recipe
@@ -188,8 +195,10 @@ def compare_methods(settings: CompareSettings, *, path: Path, observer: Observer
         for seed in settings.seeds
         for label, changes in settings.methods.items()
     ]
-    for _, _, overrides in runs:
-        load_recipe(recipe, overrides)
+    recipes = {(label, seed): load_recipe(recipe, overrides) for label, seed, overrides in runs}
+    _check_metrics(settings, {label: one for (label, _), one in recipes.items()})
+    for (label, seed), one in recipes.items():
+        _check_finished(out / label / f"seed-{seed}", one)
     observer.phase("comparing", len(runs))
     with ThreadPoolExecutor(settings.jobs) as pool:
         waiting = [pool.submit(_run, recipe, out / label / f"seed-{seed}", overrides, observer) for label, seed, overrides in runs]
@@ -201,6 +210,34 @@ def compare_methods(settings: CompareSettings, *, path: Path, observer: Observer
     curves = [curve(label, [out / label / f"seed-{seed}" for seed in settings.seeds]) for label in settings.methods]
     RunFolder(out).write_json(out / "curves.json", [vars(one) for one in curves])
     return curves
+
+
+def _check_metrics(settings: CompareSettings, recipes: Mapping[str, Recipe]) -> None:
+    """Refuse, before any run, a claim about what the runs will not measure."""
+    for name, claim in settings.claims.items():
+        for label in (claim.better, claim.than):
+            known = [f"{kind}@{k}" for kind in ("pass", "maj") for k in recipes[label].evaluation.ks] + list(SCALARS)
+            if claim.metric not in known:
+                raise RecipeError(
+                    f"claims.{name}.metric: the runs of '{label}' measure no '{claim.metric}'.{nearest(claim.metric, known)}",
+                    fix=f"Give one of {', '.join(known)}; evaluation.ks says which K there are.",
+                )
+
+
+def _check_finished(folder: Path, recipe: Recipe) -> None:
+    """Refuse a finished run of other settings, whose curve would be shown as that of these."""
+    if not _is_finished(folder):
+        return
+    changed = [key for key in differences(load_recipe(RunFolder(folder).recipe), recipe) if not key.startswith(WITHOUT_EFFECT)]
+    if changed:
+        raise RunError(
+            f"the run {folder} is finished, and its settings differ from those asked for now: {', '.join(changed)}.",
+            fix="Give the same settings, or another output; or delete the folder, and it is run again.",
+        )
+
+
+def _is_finished(folder: Path) -> bool:
+    return (folder / "evaluation" / "comparison.json").is_file()
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -221,7 +258,7 @@ def _inline(value: Any) -> str:
 
 def _run(recipe: Path, folder: Path, overrides: list[str], observer: Observer) -> None:
     """One run to its end, in a process of its own; its log lies beside its folder."""
-    if not (folder / "evaluation" / "comparison.json").is_file():
+    if not _is_finished(folder):
         log = folder.with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
         resume = ["--resume"] if (folder / "recipe.toml").is_file() else []
@@ -260,7 +297,7 @@ def _before(folder: Path) -> dict[str, Any]:
 
 def _metrics(figures: Mapping[str, Any]) -> dict[str, float]:
     by_k = {f"{name}@{k}": e["value"] for name in ("pass", "maj") for k, e in figures[f"{name}_at_k"].items()}
-    return by_k | {name: figures[name]["value"] for name in ("finished", "mean_length")}
+    return by_k | {name: figures[name]["value"] for name in SCALARS}
 
 
 def _totals(folder: Path) -> dict[str, float]:

@@ -13,7 +13,7 @@ from rich.table import Table
 from sharpen.reports.tables import ruled
 
 if TYPE_CHECKING:
-    from sharpen.pipelines.compare_methods import Claimed, Curve
+    from sharpen.pipelines.compare_methods import Curve, Paired
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#999933", "#882255", "#44aa99")
 """Apart for colour-blind readers too (Okabe and Ito, then Tol)."""
@@ -89,7 +89,7 @@ def table(curves: Sequence[Curve]) -> Table:
     return out
 
 
-def claims_table(claims: Sequence[Claimed]) -> Table:
+def claims_table(claims: Sequence[Paired]) -> Table:
     """What the runs say of each claim."""
     out = ruled("Claims")
     for heading in ("claim", "compared"):
@@ -97,12 +97,36 @@ def claims_table(claims: Sequence[Claimed]) -> Table:
     out.add_column("difference", justify="right", no_wrap=True)
     out.add_column("the runs say", no_wrap=True)
     for one in claims:
-        scale, unit = (100, " %") if "@" in one.metric or one.metric == "finished" else (1, "")
-        interval = "" if math.isnan(one.margin) else f" ± {scale * one.margin:.1f}"
-        out.add_row(one.name, f"{one.better} − {one.than}, {name(one.metric)}", f"{scale * one.mean:+.1f}{interval}{unit}", one.word)
+        out.add_row(one.name, f"{one.better} − {one.than}, {name(one.metric)}", _difference(one), one.word)
     out.caption = "after the last step, seed by seed; ± half the 95 % interval of the mean over seeds; holds: all of it above 0"
     out.caption_justify = "left"
     return out
+
+
+def baseline_table(found: Sequence[Paired]) -> Table:
+    """Each label less the baseline: a row a label, and for each metric the difference and whether the label is the better one."""
+    metrics = list(dict.fromkeys(one.metric for one in found))
+    out = ruled(f"Against {found[0].than}")
+    out.add_column("method", style="cyan", no_wrap=True)
+    for metric in metrics:
+        out.add_column(name(metric), justify="right", no_wrap=True)
+        out.add_column("better?", no_wrap=True)
+    for label in dict.fromkeys(one.better for one in found):
+        rows = [one for one in found if one.better == label]
+        out.add_row(label, *(cell for one in rows for cell in (_difference(one), one.word)))
+    out.caption = (
+        "differences after the last step, seed by seed; ± half the 95 % interval of the mean over seeds; each by itself: "
+        "of methods that are equal, one interval in twenty leaves 0 out"
+    )
+    out.caption_justify = "left"
+    return out
+
+
+def _difference(one: Paired) -> str:
+    """`+1.2 ± 0.8 %`; shares in %."""
+    scale, unit = (100, " %") if "@" in one.metric or one.metric == "finished" else (1, "")
+    interval = "" if math.isnan(one.margin) else f" ± {scale * one.margin:.1f}"
+    return f"{scale * one.mean:+.1f}{interval}{unit}"
 
 
 def headline(curve: Curve) -> list[str]:
