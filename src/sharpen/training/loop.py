@@ -120,7 +120,9 @@ class Trainer:
         completions.write(path, collected.groups, collected.scores, batches.advantages_of(batch, collected.groups))
         weights = self.watch.weights(step, self.recipe.rewards.weights(step))
         metrics = (
-            summary(collected) | self.watch.see(step, collected.scores) | self.learner.update(batch, step=step, constant_length=settings.longest)
+            summary(collected)
+            | self.watch.see(step, collected.scores)
+            | self.learner.update(batch, step=step, constant_length=settings.longest)
         )
         if any(not metrics.get(name, 0.0) < float("inf") for name in ("grad_norm", "value_grad_norm")):
             raise RunError(
