@@ -12,12 +12,17 @@ from sharpen.errors import RunError
 from sharpen.evaluation.history import shift
 from sharpen.pipelines.diagnose import diagnose
 
+LEARNED = {"rewards": {"functions": [{"function": "model", "parameters": {"path": "a"}}, {"function": "accuracy", "weight": 0}]}}
 # rule, the run that has the fault, words of the evidence
 FAULTS = {
     "no signal": (MadeUp(right=lambda t: 0.0, flat=lambda t: 1.0, held_out={}), "Mean reward 0 over steps 1 to 24"),
     "zero variance": (MadeUp(flat=lambda t: 0.3 + 0.7 * t), "of the groups in steps 19 to 24"),
     "length bias": (MadeUp(length_right=lambda t: 40, length_wrong=lambda t: 48 + 60 * t), "Tokens of wrong completions: 5"),
     "reward gamed: rule": (MadeUp(right=lambda t: 0.7 - 0.4 * t, bonus=lambda t: 2 * t, held_out={}), "Right by the grader: 6"),
+    "reward gamed: learned": (
+        MadeUp(settings=LEARNED, metrics=lambda step: {"reward_gap": 0.05 if step <= 12 else 0.3}),
+        "+5.0 points in steps 1 to 5, +20.0 in steps 11 to 15, +30.0 in steps 20 to 24",
+    ),
     "reward gamed: held-out": (MadeUp(held_out={0: 0.5, 12: 0.45, 24: 0.2}), "before training"),
     "ratio": (MadeUp(metrics=lambda step: {"ratio": 1.0 if step < 20 else 3.5, "clip_fraction": 0.4}), "steps 20, 21, 22, 23, 24"),
     "engine gap": (MadeUp(metrics=lambda step: {"engine_gap": 0.01 * 1.2**step}), "nats a token in steps 19 to 24"),
@@ -52,6 +57,8 @@ HEALTHY = {
         right=lambda t: 0.6, bonus=lambda t: float(t > 0.5), reward_changes=(13,), held_out={0: 0.5, 24: 0.3}
     ),
     "not better, not worse": MadeUp(right=lambda t: 0.5, held_out={0: 0.5, 12: 0.52, 24: 0.49}),
+    "a learned reward that is off from the start": MadeUp(settings=LEARNED, metrics=lambda step: {"reward_gap": 0.4}),
+    "a learned reward that does not count": MadeUp(metrics=lambda step: {"reward_gap": 0.05 * step}),
     "old samples": MadeUp(metrics=lambda step: {"age": float(step), "engine_gap": 0.05 * step}),
 }
 

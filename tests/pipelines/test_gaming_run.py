@@ -18,6 +18,7 @@ from sharpen.errors import RecipeError
 from sharpen.models import reward_model
 from sharpen.pipelines.train import train
 from sharpen.recipe import load_recipe
+from sharpen.reports.html import Maker
 from sharpen.reports.plots import plots
 from sharpen.reports.run_view import look
 from sharpen.rewards.gaming import GamingSettings, opened
@@ -173,10 +174,31 @@ def test_killed_and_resumed_it_is_the_same_run(place: Path, after: int) -> None:
 def test_the_report_plots_both(place: Path) -> None:
     run(place, "warn")
     [plot] = [one for one in plots([look(place / "warn")], ["warn"]) if one.key == "learned_reward"]
-    said, right = plot.lines
+    said, mark, right, gap = plot.lines
+    at = first_open(run(place, "warn"))
+    assert (mark.marks, mark.x, mark.y, mark.label) == (True, [at], [said.y[at - 1]], f"gap open after step {at}: warned")
+    assert gap.y == pytest.approx([100 * metrics["reward_gap"] for metrics in steps(run(place, "warn"))])
     for place_, metrics in enumerate(steps(run(place, "warn"))):
         assert right.y[place_] == pytest.approx(100 * metrics["pass_rate"])
         assert said.y[place_] - right.y[place_] == pytest.approx(100 * metrics["reward_gap"])
+
+
+def test_a_report_tells_a_stopped_run_from_an_interrupted_one(place: Path) -> None:
+    run(place, "stop")
+    view, last = look(place / "stop"), first_open(run(place, "warn"))
+    assert view.gamed == (last, "stop") and view.done == last
+    told = " ".join(view.missing)
+    assert f"Training ended after step {last} of 6, for the gap" in told and "--resume" not in told
+    assert view.diagnosis is not None and f"Training ended after step {last} of 6, as rewards.gaming asks." in view.diagnosis.notes
+    assert "reward gamed: learned" in [finding.rule for finding in view.diagnosis.findings]
+    assert f"stopped after step {last} of 6: the reward was gamed" in Maker(place / "stop").make().html
+
+
+def test_completions_from_before_training_cannot_be_watched(place: Path) -> None:
+    path = recipe(place, "stored", "rule")
+    with pytest.raises(RecipeError, match=r"rewards\.gaming: 'rft' learns from completions that were there before training"):
+        train(load_recipe(path, ['method={name="rft"}']), recipe_path=path)
+    assert not (place / "stored").exists()
 
 
 def test_a_model_of_preferences_has_no_gap(place: Path) -> None:

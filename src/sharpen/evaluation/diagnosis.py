@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sharpen.evaluation.history import History, quarter, shift, span
 from sharpen.evaluation.summary import compare
+from sharpen.rewards.gaming import opened_at
 
 FLAT_LATE, FLAT_ALWAYS = 0.75, 0.6
 """Share of groups without variance, in the last quarter and over the whole run."""
@@ -140,6 +141,33 @@ def gamed_by_rule(run: History) -> Finding | None:
         evidence=(reward.told("Reward") + ".", right.told("Right by the grader", ".1%") + "."),
         advice="Read the completions with the highest rewards (sharpen inspect), try the reward (sharpen audit-reward), and give "
         "the part that pays for something else than right answers less weight.",
+    )
+
+
+def gamed_learned(run: History) -> Finding | None:
+    """A reward model says right, more and more often, where the rule does not."""
+    at = opened_at(run.learned_gaps, run.gaming)
+    if at is None:
+        return None
+    steps, size = sorted(run.learned_gaps), run.gaming.window
+    place = steps.index(at) + 1
+    first, then, last = steps[:size], steps[place - size : place], steps[-size:]
+    points = {group[0]: 100 * statistics.fmean(run.learned_gaps[step] for step in group) for group in (first, then, last)}
+    evidence = [
+        f"The reward model's mean probability less the share that is right by the rule: {points[first[0]]:+.1f} points in {span(first)}, "
+        f"{points[then[0]]:+.1f} in {span(then)}" + (f", {points[last[0]]:+.1f} in {span(last)}." if last != then else ".")
+    ]
+    if right := run.series("pass_rate"):
+        evidence.append(
+            f"Right by the rule: {statistics.fmean(right[step] for step in first):.1%} in {span(first)}, "
+            f"{statistics.fmean(right[step] for step in last):.1%} in {span(last)}."
+        )
+    return Finding(
+        rule="reward gamed: learned",
+        title="The gap between the learned reward and the rule has opened: the reward model is being gamed.",
+        evidence=tuple(evidence),
+        advice=f"Take a checkpoint before step {at}, stop there or go on by the rule ([rewards.gaming], then), fit the reward model on "
+        "samples of the new policy (sharpen iterate), or raise method.kl_coef.",
     )
 
 
@@ -320,6 +348,7 @@ RULES: tuple[Rule, ...] = (
     zero_variance,
     length_bias,
     gamed_by_rule,
+    gamed_learned,
     gamed_held_out,
     ratio,
     engine_gap,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from sharpen.evaluation.behaviours import Behaviours
 from sharpen.evaluation.intervals import student
 from sharpen.evaluation.summary import ProblemResult
+from sharpen.rewards.gaming import GamingSettings
 
 ENOUGH = 16
 """Steps from which the beginning of a run is compared with its end: four each at least."""
@@ -29,6 +30,8 @@ class History:
         value_warmup: steps in which no update of the policy is meant.
         same_reward_from: the first step from which the reward is the sum of the same parts, to the end.
         demonstrations: the completions were not sampled from any policy.
+        learned_gaps: between a learned reward and the rule, of each step in whose reward it counts.
+        gaming: when such a gap counts as open; the defaults where the recipe says nothing.
     """
 
     metrics: Mapping[int, Mapping[str, float | None]]
@@ -38,6 +41,8 @@ class History:
     value_warmup: int = 0
     same_reward_from: int = 1
     demonstrations: bool = False
+    learned_gaps: Mapping[int, float] = field(default_factory=dict)
+    gaming: GamingSettings = field(default_factory=GamingSettings)
 
     def series(self, name: str, *, since: int = 1) -> dict[int, float]:
         """A metric by step, where it is there and finite."""

@@ -13,6 +13,7 @@ from sharpen.evaluation.history import ENOUGH, History
 from sharpen.methods import METHODS
 from sharpen.pipelines.behaviours import behaviours, evaluations
 from sharpen.recipe import load_recipe
+from sharpen.rewards.gaming import METRIC, GamingSettings
 from sharpen.tracking.events import read
 from sharpen.tracking.observer import Observer
 from sharpen.training.run_folder import RunFolder
@@ -50,12 +51,14 @@ def diagnose(path: Path, *, observer: Observer | None = None, found: Behaviours 
     recipe = load_recipe(folder.recipe)
     notes: list[str] = []
     held_out = {kept.step: list(kept.results) for _, kept in evaluations(folder, notes)}
-    metrics, changed = {}, 1
+    metrics, changed, stopped = {}, 1, None
     for event in read(folder.events):
         if event["event"] == "step":
             metrics[event["step"]] = event["metrics"]
         elif event["event"] == "reward_weights":
             changed = event["step"]
+        elif event["event"] == "gaming" and event["then"] == "stop":
+            stopped = event["step"]
     found = behaviours(path, observer=observer) if found is None else found
     method = METHODS.get(recipe.method.name) if recipe.method.file is None else None
     history = History(
@@ -66,8 +69,14 @@ def diagnose(path: Path, *, observer: Observer | None = None, found: Behaviours 
         value_warmup=recipe.training.value_warmup if method is None or method.value is not None else 0,
         same_reward_from=changed,
         demonstrations=method is not None and method.data_source == "demonstrations",
+        learned_gaps={
+            step: gap for step, one in metrics.items() if (gap := one.get(METRIC)) is not None and recipe.rewards.learned_at(step)
+        },
+        gaming=recipe.rewards.gaming or GamingSettings(),
     )
-    if len(metrics) < recipe.training.steps:
+    if stopped is not None:
+        notes.append(f"Training ended after step {stopped} of {recipe.training.steps}, as rewards.gaming asks.")
+    elif len(metrics) < recipe.training.steps:
         notes.append(f"{len(metrics)} of {recipe.training.steps} steps are done.")
     if len(metrics) < ENOUGH:
         notes.append(f"Rules that compare the beginning with the end need {ENOUGH} steps and were silent.")

@@ -134,12 +134,17 @@ def probe_rewards(scorer: Scorer, problem: Problem, group_size: int) -> None:
     scorer.score([Group(id="probe", problem=problem, prompt_tokens=(0,), completions=(completion,) * group_size)])
 
 
-def watch_on_rewards(recipe: Recipe, scorer: Scorer) -> Watch:
+def watch_on_rewards(recipe: Recipe, method: Method, scorer: Scorer) -> Watch:
     """The watch on a run's learned rewards.
 
     Raises:
-        RecipeError: `[rewards.gaming]` for a model of preferences.
+        RecipeError: `[rewards.gaming]` for a model of preferences, or for completions that the trained policy does not write.
     """
+    if recipe.rewards.gaming is not None and method.data_source != "current_policy":
+        raise RecipeError(
+            f"rewards.gaming: '{method.name}' learns from completions that were there before training, so its rewards cannot drift.",
+            fix="Leave [rewards.gaming] out, or choose a method that samples from the policy in training, such as grpo.",
+        )
     outputs: dict[str, Output] = {}
     for name in recipe.rewards.learned:
         model = scorer.models[name]
@@ -152,7 +157,7 @@ def watch_on_rewards(recipe: Recipe, scorer: Scorer) -> Watch:
                 "to the rule.",
                 fix="Leave [rewards.gaming] out, and watch reward/accuracy beside it.",
             )
-    return Watch(outputs=outputs, settings=recipe.rewards.gaming, fall_back=scorer.fall_back)
+    return Watch(outputs=outputs, settings=recipe.rewards.gaming, counts=recipe.rewards.learned_at, fall_back=scorer.fall_back)
 
 
 def know_reward_models(scorer: Scorer, resolved: dict[str, Any], run: Path) -> None:

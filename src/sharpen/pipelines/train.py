@@ -110,7 +110,7 @@ class _Run:
         self.train_problems, self.held_out = self._problems(base)
         self.method = parts.usable_method(recipe, base, observer.notice)
         self.scorer = Scorer(recipe.rewards, base=base, steps=recipe.training.steps)
-        self.watch = parts.watch_on_rewards(recipe, self.scorer)
+        self.watch = parts.watch_on_rewards(recipe, self.method, self.scorer)
         parts.tell_of_rewards(recipe, observer.notice)
         parts.probe_rewards(self.scorer, self.train_problems[0], recipe.rollout.group_size)
         parts.ensure_model(recipe.model, observer)
@@ -300,7 +300,7 @@ class _Run:
 
     def _figures(self, step: int) -> dict[str, Any]:
         """Figures of the held-out problems in the middle of training."""
-        when = "after" if step == self.recipe.training.steps else f"step-{step:06d}"
+        when = "after" if step == self.recipe.training.steps or self.watch.stops else f"step-{step:06d}"
         found = summarise(self._evaluate(when, step), self.recipe.evaluation.ks, seed=self.recipe.seed)
         self.observer.notice(
             f"step {step}: held-out " + ", ".join(f"Pass@{k} {100 * estimate.value:.1f}" for k, estimate in found.pass_at_k.items())

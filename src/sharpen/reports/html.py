@@ -224,10 +224,12 @@ def _changed(view: RunView) -> list[Any]:
 
 def _state(view: RunView) -> str:
     """How far the run is, in a few words."""
-    if view.done < view.planned:
+    stopped = view.gamed is not None and view.gamed[1] == "stop"
+    if view.done < view.planned and not stopped:
         return f"{view.done} of {view.planned} steps are done"
     waits = view.recipe.problems.held_out is not None and view.changes is None
-    return f"all {view.planned} steps are done" + ("; the evaluation is not" if waits else "")
+    done = f"stopped after step {view.done} of {view.planned}: the reward was gamed" if stopped else f"all {view.planned} steps are done"
+    return done + ("; the evaluation is not" if waits else "")
 
 
 def _start(start: Any) -> list[tuple[str, str]]:

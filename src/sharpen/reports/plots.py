@@ -11,7 +11,7 @@ from sharpen.evaluation.intervals import Estimate
 from sharpen.evaluation.summary import Summary
 from sharpen.reports import metrics
 from sharpen.reports.behaviours import SMOOTH_FROM, panels, smooth
-from sharpen.reports.run_view import RunView
+from sharpen.reports.run_view import Gamed, RunView
 
 MOST = 400
 """Points of a line that a page draws; longer lines are means over as many spans of steps. The CSVs have every step."""
@@ -178,9 +178,22 @@ def _learned(views: Sequence[RunView], names: Sequence[str]) -> Iterator[Plot]:
             if values:
                 steps = [step for step in gaps if step in right]
                 lines.append(Line(label=told, x=steps, y=values, colour=i if len(views) > 1 else j, dash=j))
+                if j == 0 and view.gamed is not None and view.gamed[0] in steps:
+                    lines.append(_gamed(view.gamed, values[steps.index(view.gamed[0])], name if len(views) > 1 else "", colour=i))
+        if gaps and len(views) == 1:
+            points = [100 * gap for gap in gaps.values()]
+            lines.append(Line(label="the gap between the two, points", x=list(gaps), y=points, colour=2, dash=2))
     if lines:
         note = "Of the completions of training, by step. Where the two part, the policy has found what the reward model takes for right."
         yield Plot(key="learned_reward", group="training", title="Learned reward and rule", unit="%", lines=lines, note=note, floor=True)
+
+
+def _gamed(gamed: Gamed, height: float, name: str, *, colour: int) -> Line:
+    """A mark at the step after which the gap counted as open."""
+    step, then = gamed
+    done = {"warn": "warned", "stop": "stopped", "rule": "the rule from here on"}[then]
+    label = f"gap open after step {step}: {done}"
+    return Line(label=f"{name}, {label}" if name else label, x=[step], y=[height], marks=True, colour=colour, dash=1)
 
 
 def _held_out(views: Sequence[RunView], names: Sequence[str]) -> Iterator[Plot]:

@@ -16,11 +16,13 @@ from sharpen.evaluation.record import Record
 from sharpen.pipelines.behaviours import Kept, behaviours, evaluations
 from sharpen.pipelines.diagnose import Diagnosis, diagnose
 from sharpen.recipe import Recipe, load_recipe
+from sharpen.rewards.gaming import Then
 from sharpen.tracking.events import read
 from sharpen.tracking.observer import Observer
 from sharpen.training import environment
 from sharpen.training.run_folder import RunFolder
 
+Gamed = tuple[int, Then]
 Metrics = Mapping[int, Mapping[str, float | None]]
 
 
@@ -38,6 +40,7 @@ class RunView:
         changes: before and after training; None where one of the two is not there.
         behaviours: the completions in figures; None before the first step.
         diagnosis: what is wrong or wasteful; None before the first step.
+        gamed: the step after which the gap of a learned reward counted as open, and what was done then; None where it did not.
         starts: the environments, as `training/environment.py` writes them.
         parameters: how many parameters are trained, where it is known.
         missing: what is not there, a sentence each.
@@ -53,6 +56,7 @@ class RunView:
     behaviours: Behaviours | None
     diagnosis: Diagnosis | None
     starts: Sequence[Mapping[str, Any]]
+    gamed: Gamed | None = None
     parameters: int | None = None
     missing: tuple[str, ...] = field(default=())
 
@@ -92,12 +96,12 @@ def look(path: Path, *, observer: Observer | None = None, kept: Kept | None = No
     if not folder.recipe.is_file():
         raise RunError(f"{path}: there is no run here (no recipe.toml).", fix="Give the folder of a run, such as runs/quickstart.")
     recipe, missing = load_recipe(folder.recipe), list[str]()
-    metrics, parameters = _events(folder)
+    metrics, parameters, gamed = _events(folder)
     records = {kept.step: kept for _, kept in evaluations(folder, missing)}
     changes = _changes(folder)
     found = behaviours(path, observer=observer, kept=kept) if metrics else None
     starts = environment.read(folder)
-    missing += _missing(folder, recipe, len(metrics), records, changes, starts)
+    missing += _missing(folder, recipe, len(metrics), records, changes, starts, gamed)
     return RunView(
         folder=folder,
         name=path.resolve().name,
@@ -109,6 +113,7 @@ def look(path: Path, *, observer: Observer | None = None, kept: Kept | None = No
         behaviours=found,
         diagnosis=diagnose(path, observer=observer, found=found) if found is not None else None,
         starts=starts or _resolved(folder, records),
+        gamed=gamed,
         parameters=parameters,
         missing=tuple(missing),
     )
@@ -124,16 +129,19 @@ def named_apart(views: Sequence[RunView]) -> list[str]:
     return [f"{view.name} ({i})" for i, view in enumerate(views, start=1)]
 
 
-def _events(folder: RunFolder) -> tuple[Metrics, int | None]:
-    """The metrics of each step, and how many parameters are trained."""
+def _events(folder: RunFolder) -> tuple[Metrics, int | None, Gamed | None]:
+    """The metrics of each step, how many parameters are trained, and where a learned reward was found to be gamed."""
     metrics: dict[int, Mapping[str, float | None]] = {}
     parameters: int | None = None
+    gamed: Gamed | None = None
     for event in read(folder.events) if folder.events.is_file() else ():
         if event["event"] == "step":
             metrics[event["step"]] = event["metrics"]
         elif event["event"] == "parameters":
             parameters = event["policy_parameters"]
-    return metrics, parameters
+        elif event["event"] == "gaming":
+            gamed = (event["step"], event["then"])
+    return metrics, parameters, gamed
 
 
 def _seconds(folder: RunFolder) -> dict[int, Mapping[str, float]]:
@@ -156,17 +164,29 @@ def _changes(folder: RunFolder) -> Changes | None:
 
 
 def _missing(
-    folder: RunFolder, recipe: Recipe, done: int, records: Mapping[int, Record], changes: Changes | None, starts: Sequence[object]
+    folder: RunFolder,
+    recipe: Recipe,
+    done: int,
+    records: Mapping[int, Record],
+    changes: Changes | None,
+    starts: Sequence[object],
+    gamed: Gamed | None,
 ) -> list[str]:
     out = []
+    stopped = gamed is not None and gamed[1] == "stop"
     if done == 0:
         out.append("No step of training is finished, so there are no curves, no behaviours, no diagnosis and no completions yet.")
+    elif gamed is not None and stopped:
+        out.append(
+            f"Training ended after step {gamed[0]} of {recipe.training.steps}, for the gap between the learned reward and the rule had "
+            'opened ([rewards.gaming], then = "stop").'
+        )
     elif done < recipe.training.steps:
         out.append(f"{done} of {recipe.training.steps} steps are done: the run is training, or was interrupted (go on with --resume).")
     if recipe.problems.held_out is None:
         out.append("The recipe has no held-out problems ([problems.held_out]), so there is no Pass@K, no Maj@K and no verdict.")
     elif changes is None:
-        when = {0: "before", recipe.training.steps: "after"}
+        when = {0: "before", done if stopped else recipe.training.steps: "after"}
         there = [name for step, name in when.items() if step in records]
         told = f"only that {there[0]} training is" if there else "neither that before nor that after training is"
         out.append(f"The held-out problems are evaluated when training ends; {told} there, so there is no verdict yet.")

@@ -8,13 +8,14 @@ arXiv:2501.12948). It is compared with how it began, so a model that is off from
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+Then = Literal["warn", "stop", "rule"]
 METRIC = "reward_gap"
 """Of a step, in its metrics."""
 RULE = "accuracy"
@@ -28,7 +29,7 @@ class GamingSettings(BaseModel):
 
     gap: float = Field(0.15, gt=0.0, lt=1.0, description="how far the mean gap of the last `window` steps may lie above that of the first")
     window: int = Field(5, ge=1, description="steps")
-    then: Literal["warn", "stop", "rule"] = Field(
+    then: Then = Field(
         "warn", description="say so; end training after that step; or go on by the rule: the part `accuracy`, with weight 1, alone"
     )
 
@@ -67,3 +68,15 @@ def opened(gaps: Sequence[float], settings: GamingSettings) -> int | None:
     means = series.unfold(0, size, 1).mean(dim=1)  # of steps 1 to size, 2 to size + 1, ...
     above = (means[size:] - means[0] > settings.gap).nonzero()
     return None if len(above) == 0 else int(above[0]) + 2 * size
+
+
+def opened_at(gaps: Mapping[int, float], settings: GamingSettings) -> int | None:
+    """The step at which the gap opened.
+
+    Args:
+        gaps: by step, of those whose reward was learned; steps without a gap are left out, and windows are of the others.
+        settings: the two numbers.
+    """
+    steps = sorted(gaps)
+    place = opened([gaps[step] for step in steps], settings)
+    return None if place is None else steps[place - 1]

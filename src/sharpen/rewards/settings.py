@@ -155,6 +155,10 @@ class RewardSettings(BaseModel):
         """The parts that are a reward model's, and that count at some step."""
         return [name for name, entry in self.parts.items() if entry.function == LEARNED and entry.weight]
 
+    def learned_at(self, step: int) -> bool:
+        """Whether a reward model's part counts in the reward of this step, from 1."""
+        return any(entry.function == LEARNED and entry.counts(step) for entry in self.functions)
+
     @property
     def parts(self) -> Mapping[str, RewardFunctionSettings]:
         """The functions by the names of their parts, in order; a function named twice is `name` and `name_2`."""

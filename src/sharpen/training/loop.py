@@ -120,7 +120,9 @@ class Trainer:
         completions.write(path, collected.groups, collected.scores, batches.advantages_of(batch, collected.groups))
         weights = self.watch.weights(step, self.recipe.rewards.weights(step))
         metrics = (
-            summary(collected) | self.watch.see(collected.scores) | self.learner.update(batch, step=step, constant_length=settings.longest)
+            summary(collected)
+            | self.watch.see(step, collected.scores)
+            | self.learner.update(batch, step=step, constant_length=settings.longest)
         )
         if any(not metrics.get(name, 0.0) < float("inf") for name in ("grad_norm", "value_grad_norm")):
             raise RunError(
@@ -198,7 +200,7 @@ class Trainer:
                 reason=failure.reason,
             )
         if self.watch.opened == step and self.watch.settings is not None:
-            self.events.append("gaming", step=step, gaps=self.watch.gaps[-self.watch.settings.window :], then=self.watch.settings.then)
+            self.events.append("gaming", step=step, gaps=self.watch.windows()[1], then=self.watch.settings.then)
             self.observer.notice(f"step {step}: {self.watch.told()}")
         self.timings.append("step", step=step, seconds=seconds)
         if self.learner.method.needs_group:
