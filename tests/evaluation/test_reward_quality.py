@@ -30,6 +30,9 @@ def test_the_figures_by_hand() -> None:
     assert found.auc.value == pytest.approx(6.5 / 9)
     # a: 2 of 2; b: 0.4 loses, 0.7 ties: half of 2
     assert found.within.value == pytest.approx(2.5 / 4)
+    # a: 0.9 is right; b: of the two 0.7 one is right
+    assert found.chosen.value == pytest.approx((1 + 0.5) / 2)
+    assert math.isnan(of_labels(PROBLEMS, [logit(p) for p in P], LABELS, kind="steps").chosen.value)
     # 0.01 + 0.36 + 0.04 + 0.36 + 0.09 + 0.49 = 1.35
     assert found.brier.value == pytest.approx(1.35 / 6)
     # bins of a fifth: [0.2, 0.4): 0.2 → 0; [0.4, 0.6): 0.4 → 1; [0.6, 0.8): 0.6, 0.7, 0.7 → 1 of 3; [0.8, 1]: 0.9 → 1
@@ -41,6 +44,19 @@ def test_the_figures_by_hand() -> None:
     assert math.isnan(found.reliability[0].right)
 
 
+def test_frequent_right_ones_can_win_most_pairs_and_still_not_be_chosen() -> None:
+    # of 6 of a problem 4 are right, all alike: they are ahead of one wrong one and behind the other: 4 of 8 pairs, and never chosen
+    found = of_labels(["a"] * 6, [1.0, 1.0, 1.0, 1.0, 0.0, 2.0], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+    assert (found.within.value, found.chosen.value) == (0.5, 0.0)
+
+
+def test_older_figures_without_one_of_them_are_read() -> None:
+    found = of_labels(PROBLEMS, [logit(p) for p in P], LABELS)
+    older = {name: value for name, value in found.to_dict().items() if name != "chosen"}
+    again = Quality.from_dict(older)
+    assert math.isnan(again.chosen.value) and again.within == found.within
+
+
 def test_pairs_by_hand() -> None:
     # margins log 3, −log 3 and 0: σ(|m|) = 0.75, 0.75, 0.5; the preferred one is ahead, behind, level
     found = of_pairs(["a", "b", "c"], [math.log(3), -math.log(3), 0.0], bins=4)
@@ -49,7 +65,7 @@ def test_pairs_by_hand() -> None:
     assert found.brier.value == pytest.approx(0.625 / 3)
     # bins [0.5, 0.75): 0.5 → 0.5; [0.75, 1]: 0.75, 0.75 → 0.5 each: |1.5 − 1| / 3
     assert found.calibration_error.value == pytest.approx(0.5 / 3)
-    assert math.isnan(found.auc.value) and math.isnan(found.positive)
+    assert math.isnan(found.auc.value) and math.isnan(found.chosen.value) and math.isnan(found.positive)
 
 
 def test_what_cannot_be_measured_is_nan() -> None:

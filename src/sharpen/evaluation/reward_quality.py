@@ -57,6 +57,9 @@ class Quality:
         accuracy: the share judged rightly at a probability of 0.5 (of pairs: the preferred one has the larger number; a tie is half).
         auc: the area under the ROC curve: how often a right one outranks a wrong one, whatever the problems; NaN for pairs.
         within: how often a right one outranks a wrong one of the same problem, which is what a group's advantages are made of.
+        chosen: how often the one with the largest number of a problem's completions is right, which best-of-N lives by; equal numbers count
+            by their share of right ones. NaN for steps and pairs. Where wrong answers are many and each is rare, it may be low though
+            `within`, which counts the frequent ones again and again, is not.
         brier: the mean squared error of the probability.
         calibration_error: the mean distance of probability and share right over the bins, weighted by their examples.
         reliability: the bins.
@@ -69,6 +72,7 @@ class Quality:
     accuracy: Estimate
     auc: Estimate
     within: Estimate
+    chosen: Estimate
     brier: Estimate
     calibration_error: Estimate
     reliability: tuple[Bin, ...]
@@ -98,11 +102,12 @@ class Quality:
         bins = tuple(Bin(**known(row)) for row in data["reliability"])
         positive = math.nan if data["positive"] is None else data["positive"]
         rest: dict[str, Any] = {name: data[name] for name in ("kind", "examples", "problems")}
-        rest |= {name: Estimate.from_dict(data[name]) for name in FIGURES}
+        rest |= {name: Estimate.from_dict(data[name]) if name in data else UNKNOWN for name in FIGURES}  # older files have fewer
         return cls(positive=positive, reliability=bins, **rest)
 
 
-FIGURES = ("accuracy", "auc", "within", "brier", "calibration_error")
+FIGURES = ("accuracy", "auc", "within", "chosen", "brier", "calibration_error")
+UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 
 def of_labels(
@@ -131,7 +136,8 @@ def of_labels(
         positive=float(y.mean()),
         accuracy=estimate(_mean(hits, index, len(names)), seed=seed),
         auc=_auc(z, right, index, len(names), seed),
-        within=estimate(Measure(wins, pairs), seed=seed) if pairs.any() else Estimate(math.nan, math.nan, math.nan),
+        within=estimate(Measure(wins, pairs), seed=seed) if pairs.any() else UNKNOWN,
+        chosen=estimate(_chosen(z, right, index, len(names)), seed=seed) if kind == "completions" else UNKNOWN,
         brier=estimate(_mean(errors, index, len(names)), seed=seed),
         calibration_error=_calibration(table, seed),
         reliability=_bins(table),
@@ -153,15 +159,16 @@ def of_pairs(problems: Sequence[str], margins: Sequence[float], *, bins: int = B
     m = np.asarray(margins, dtype=np.float64)
     hits = np.where(m == 0, 0.5, (m > 0).astype(np.float64))
     p = _sigmoid(np.abs(m))
-    table, unknown = _table(p, hits, index, len(names), bins), Estimate(math.nan, math.nan, math.nan)
+    table = _table(p, hits, index, len(names), bins)
     return Quality(
         kind="pairs",
         examples=len(m),
         problems=len(names),
         positive=math.nan,
         accuracy=estimate(_mean(hits, index, len(names)), seed=seed),
-        auc=unknown,
-        within=unknown,
+        auc=UNKNOWN,
+        within=UNKNOWN,
+        chosen=UNKNOWN,
         brier=estimate(_mean((p - hits) ** 2, index, len(names)), seed=seed),
         calibration_error=_calibration(table, seed),
         reliability=_bins(table),
@@ -195,9 +202,18 @@ def _within(z: Array, right: Bools, index: Places, n: int) -> tuple[Array, Array
     return pairs, wins
 
 
+def _chosen(z: Array, right: Bools, index: Places, n: int) -> Measure:
+    """Of each problem: whether the example of the largest number is right, a tie as the share of right ones."""
+    top = np.full(n, -np.inf)
+    np.maximum.at(top, index, z)
+    first = z == top[index]
+    tied = np.bincount(index[first], minlength=n)
+    return Measure(np.bincount(index[first], weights=right[first], minlength=n) / tied, np.ones(n))
+
+
 def _auc(z: Array, right: Bools, index: Places, n: int, seed: int) -> Estimate:
     if right.all() or not right.any():
-        return Estimate(math.nan, math.nan, math.nan)
+        return UNKNOWN
     _, rank = np.unique(z, return_inverse=True)
     order = np.argsort(rank, kind="stable")
     starts = np.flatnonzero(np.diff(rank[order], prepend=-1))

@@ -17,6 +17,7 @@ NAMES = {
     "accuracy": "accuracy",
     "auc": "right above wrong (AUC)",
     "within": "… of the same problem",
+    "chosen": "right, the best of a problem's",
     "brier": "Brier score",
     "calibration_error": "calibration error",
 }
@@ -81,6 +82,8 @@ def _nothing(quality: Quality, name: str) -> str:
         return "0.5"
     if name == "accuracy":
         return f"{quality.majority:.3f}"
+    if name == "chosen":
+        return f"{quality.positive:.3f}"
     if name == "brier":
         return "0.25" if math.isnan(quality.positive) else f"{quality.positive * (1 - quality.positive):.3f}"
     return "0"
