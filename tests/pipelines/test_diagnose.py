@@ -20,8 +20,8 @@ FAULTS = {
     "length bias": (MadeUp(length_right=lambda t: 40, length_wrong=lambda t: 48 + 60 * t), "Tokens of wrong completions: 5"),
     "reward gamed: rule": (MadeUp(right=lambda t: 0.7 - 0.4 * t, bonus=lambda t: 2 * t, held_out={}), "Right by the grader: 6"),
     "reward gamed: learned": (
-        MadeUp(settings=LEARNED, metrics=lambda step: {"reward_gap": 0.05 if step <= 12 else 0.3}),
-        "+5.0 points in steps 1 to 5, +20.0 in steps 11 to 15, +30.0 in steps 20 to 24",
+        MadeUp(settings=LEARNED, metrics=lambda step: {"reward_gap": 0.05 if step <= 12 else 0.31}),
+        "+5.0 points in steps 1 to 5, +20.6 in steps 11 to 15, +31.0 in steps 20 to 24",
     ),
     "reward gamed: held-out": (MadeUp(held_out={0: 0.5, 12: 0.45, 24: 0.2}), "before training"),
     "ratio": (MadeUp(metrics=lambda step: {"ratio": 1.0 if step < 20 else 3.5, "clip_fraction": 0.4}), "steps 20, 21, 22, 23, 24"),

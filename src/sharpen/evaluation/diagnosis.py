@@ -162,9 +162,11 @@ def gamed_learned(run: History) -> Finding | None:
             f"Right by the rule: {statistics.fmean(right[step] for step in first):.1%} in {span(first)}, "
             f"{statistics.fmean(right[step] for step in last):.1%} in {span(last)}."
         )
+    closed = points[last[0]] - points[first[0]] <= 100 * run.gaming.gap
     return Finding(
         rule="reward gamed: learned",
-        title="The gap between the learned reward and the rule has opened: the reward model is being gamed.",
+        title="The gap between the learned reward and the rule opened: the reward model "
+        + ("was gamed; the gap has closed since." if closed else "is being gamed."),
         evidence=tuple(evidence),
         advice=f"Take a checkpoint before step {at}, stop there or go on by the rule ([rewards.gaming], then), fit the reward model on "
         "samples of the new policy (sharpen iterate), or raise method.kl_coef.",

@@ -12,6 +12,9 @@ from sharpen.reports.behaviours import DASHES, MARKS
 from sharpen.reports.curves import COLOURS
 from sharpen.reports.plots import Line, Plot
 
+LEGEND = 105
+"""Letters of labels that stand side by side in a legend; more are cut off at the edge."""
+
 
 def write(plots: Sequence[Plot], folder: Path) -> list[Path]:
     """Write KEY.png and KEY.csv for each plot into a folder, each whole or not at all; where they are."""
@@ -55,7 +58,8 @@ def picture(plot: Plot, path: Path) -> Path:
     axis.spines[["top", "right"]].set_visible(False)
     handles, labels = axis.get_legend_handles_labels()
     if len(labels) > 1:
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3), frameon=False, fontsize=8)
+        columns = min(len(labels), 3, max(1, LEGEND // max(len(label) for label in labels)))
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
     temporary = path.with_suffix(".writing")
     figure.savefig(temporary, dpi=120, format="png", metadata={"Software": None})
     pyplot.close(figure)
