@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 # Read when `huggingface_hub` is first imported, so set before anything can import it: a test never reaches for the network.
@@ -13,6 +14,10 @@ import torch
 
 # The order of floating-point sums depends on the number of threads: the same two everywhere keep exact comparisons exact.
 torch.set_num_threads(2)
+
+# What a shell starts in the background ignores SIGINT, and so would every process that a test starts, and waits for after a Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
