@@ -272,8 +272,17 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def _inline(value: Any) -> str:
     """A value as TOML writes it on one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_inline(one)}" for key, one in value.items()) + "}"
-    return "[" + ", ".join(map(_inline, value)) + "]" if isinstance(value, list) else json.dumps(value)
+        return "{" + ", ".join(f"{_quoted(key)} = {_inline(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _quoted(value) if isinstance(value, str) else str(value)  # numbers, infinities and dates
+
+
+def _quoted(text: str) -> str:
+    """A text in TOML: as in JSON, where \\u stands for no half of a character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _run(recipe: Path, folder: Path, overrides: list[str], observer: Observer) -> None:
@@ -282,7 +291,7 @@ def _run(recipe: Path, folder: Path, overrides: list[str], observer: Observer) -
         log = folder.with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
         resume = ["--resume"] if (folder / "recipe.toml").is_file() else []
-        command = [sys.executable, "-m", "sharpen.cli", "train", str(recipe), f"output={json.dumps(str(folder))}", *overrides, *resume]
+        command = [sys.executable, "-m", "sharpen.cli", "train", str(recipe), f"output={_quoted(str(folder))}", *overrides, *resume]
         with log.open("a", encoding="utf-8") as file:
             code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
         if code:
