@@ -221,6 +221,29 @@ def test_a_faulty_comparison_is_told(place: Path) -> None:
     assert not (place / "none").exists()
 
 
+def test_whatever_toml_can_hold_survives_as_an_override() -> None:
+    text = 'text = "\U0001f600 λ \\u007f \\" \\\\d+ \\n"\nnumbers = [1e-3, 1e22, inf, -7, true]\nday = 2020-01-02\nrows = [{ "a.b" = "\U0001f600" }]\n'
+    table = tomllib.loads(text)
+    assert tomllib.loads("\n".join(flat(table))) == table
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ("seeds = [1, 2, 1]\n[methods.a]", "seeds: 1 is there twice"),
+        ('[methods."../a"]', "methods: expected labels that name a folder within the output, got '../a'"),
+        ("[settings]\noutput = 'x'\n[methods.a]", r"settings: the comparison sets output \(by output, label and seed\) itself"),
+        ("[methods.a]\nseed = 5", r"methods\.a: the comparison sets seed \(by seeds\) itself"),
+        ("[methods.a]\ntraining.threads = 4", r"methods\.a: the comparison sets training\.threads \(by jobs\) itself"),
+        ("[methods.a]\n[claims.c]\nbetter = 'a'\nthan = 'a'", r"claims\.c: 'better' and 'than' are both 'a'"),
+    ],
+)
+def test_what_would_count_a_run_twice_or_put_it_elsewhere_is_refused(tmp_path: Path, changes: str, told: str) -> None:
+    (tmp_path / "bad.toml").write_text(f'recipe = "recipe.toml"\n{changes}\n')
+    with pytest.raises(RecipeError, match=told):
+        load_comparison(tmp_path / "bad.toml")
+
+
 def test_a_finished_run_of_other_settings_is_not_shown_as_one_of_these(place: Path, found: list[Curve]) -> None:
     path = place / "compare.toml"
     settings = load_comparison(path)

@@ -33,6 +33,9 @@ SCALARS = ("finished", "mean_length")
 WITHOUT_EFFECT = ("output", "training.threads", "checkpoint.", "tracking.")
 """Keys that do not change what a run learns, but for the last bits."""
 
+OWN = {"seed": "by seeds", "output": "by output, label and seed", "training.threads": "by jobs"}
+"""Keys of a run that a comparison sets, and by what."""
+
 
 class ClaimSettings(Section):
     """Something that the runs are to show, `[claims.NAME]`."""
@@ -55,11 +58,28 @@ class CompareSettings(Section):
     claims: dict[str, ClaimSettings] = Field(default_factory=dict, description="by name, what the runs are to show")
 
     @model_validator(mode="after")
+    def _runs(self) -> CompareSettings:
+        """Each run has a seed, a folder and threads of its own, and is counted once."""
+        if twice := sorted({seed for seed in self.seeds if self.seeds.count(seed) > 1}):
+            raise ValueError(f"seeds: {twice[0]} is there twice, and the same run counted twice would make intervals too narrow")
+        for label in self.methods:
+            if not label.strip() or Path(label).is_absolute() or ".." in Path(label).parts:
+                raise ValueError(f"methods: expected labels that name a folder within the output, got '{label}'")
+        for where, table in {"settings": self.settings, **{f"methods.{label}": own for label, own in self.methods.items()}}.items():
+            given = {override.partition("=")[0] for override in flat(table)}
+            if taken := [f"{key} ({by})" for key, by in OWN.items() if key in given]:
+                raise ValueError(f"{where}: the comparison sets {', '.join(taken)} itself; leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _labels(self) -> CompareSettings:
         named = {f"claims.{name}.{key}": getattr(claim, key) for name, claim in self.claims.items() for key in ("better", "than")}
         for key, label in {"baseline": self.baseline, **named}.items():
             if label is not None and label not in self.methods:
                 raise ValueError(f"{key}: there is no method '{label}'.{nearest(label, self.methods)}")
+        for name, claim in self.claims.items():
+            if claim.better == claim.than:
+                raise ValueError(f"claims.{name}: 'better' and 'than' are both '{claim.than}'; compare it with another method")
         return self
 
 
@@ -252,8 +272,17 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def _inline(value: Any) -> str:
     """A value as TOML writes it on one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_inline(one)}" for key, one in value.items()) + "}"
-    return "[" + ", ".join(map(_inline, value)) + "]" if isinstance(value, list) else json.dumps(value)
+        return "{" + ", ".join(f"{_quoted(key)} = {_inline(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _quoted(value) if isinstance(value, str) else str(value)  # numbers, infinities and dates
+
+
+def _quoted(text: str) -> str:
+    """A text in TOML: as in JSON, where \\u stands for no half of a character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _run(recipe: Path, folder: Path, overrides: list[str], observer: Observer) -> None:
@@ -262,7 +291,7 @@ def _run(recipe: Path, folder: Path, overrides: list[str], observer: Observer) -
         log = folder.with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
         resume = ["--resume"] if (folder / "recipe.toml").is_file() else []
-        command = [sys.executable, "-m", "sharpen.cli", "train", str(recipe), f"output={json.dumps(str(folder))}", *overrides, *resume]
+        command = [sys.executable, "-m", "sharpen.cli", "train", str(recipe), f"output={_quoted(str(folder))}", *overrides, *resume]
         with log.open("a", encoding="utf-8") as file:
             code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
         if code:
