@@ -222,7 +222,8 @@ def test_a_faulty_comparison_is_told(place: Path) -> None:
 
 
 def test_whatever_toml_can_hold_survives_as_an_override() -> None:
-    text = 'text = "\U0001f600 λ \\u007f \\" \\\\d+ \\n"\nnumbers = [1e-3, 1e22, inf, -7, true]\nday = 2020-01-02\nrows = [{ "a.b" = "\U0001f600" }]\n'
+    strings = 'text = "\U0001f600 λ \\u007f \\" \\\\d+ \\n"'
+    text = strings + '\nnumbers = [1e-3, 1e22, inf, -7, true]\nday = 2020-01-02\nrows = [{ "a.b" = "\U0001f600" }]\n'
     table = tomllib.loads(text)
     assert tomllib.loads("\n".join(flat(table))) == table
 

@@ -281,7 +281,7 @@ def _inline(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in TOML: as in JSON, where \\u stands for no half of a character."""
+    """A text in TOML: JSON's, with characters beyond the first plane as they are, for TOML knows no surrogates."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
