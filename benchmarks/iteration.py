@@ -19,7 +19,7 @@ from typing import Any
 
 from common import environment, finish, settings_of, table
 
-from sharpen.pipelines.compare_methods import Claimed, margin
+from sharpen.pipelines.compare_methods import Paired, margin
 
 
 def run(recipe: str, folder: Path, seed: int, overrides: list[str]) -> Path:
@@ -35,7 +35,7 @@ def run(recipe: str, folder: Path, seed: int, overrides: list[str]) -> Path:
 def word_of(differences: list[float]) -> str:
     """What the seeds say of a difference that is claimed to be above 0."""
     mean = sum(differences) / len(differences)
-    return Claimed(name="", better="", than="", metric="", differences=differences, mean=mean, margin=margin(differences)).word
+    return Paired(name="", better="", than="", metric="", differences=differences, mean=mean, margin=margin(differences)).word
 
 
 def told(values: list[float], scale: float = 100.0) -> str:
