@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from benchmark_scripts import BENCHMARKS, script
 from tiny import tiny_model, tiny_tokenizer
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
 def common() -> ModuleType:
-    return _module("common")
+    return script("common")
 
 
 @pytest.fixture(scope="module")
 def roofline() -> ModuleType:
-    return _module("roofline")
-
-
-def _module(name: str) -> ModuleType:
-    """A script's module: scripts find one another beside themselves, so their folder is on the path while they are imported."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+    return script("roofline")
 
 
 def test_the_ratio_is_the_median_over_pairs_with_its_range(common) -> None:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from benchmark_scripts import script
 
 
 @pytest.fixture(scope="module")
 def iteration() -> ModuleType:
-    """The script as a module: it finds its neighbours beside itself while it is imported."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        return importlib.import_module("iteration")
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+    return script("iteration")
 
 
 def seed_of(gains: list[float], accuracies: list[tuple[float | None, float]]) -> dict[str, Any]:

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
+from benchmark_scripts import BENCHMARKS
 from tiny import build_tiny
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "verdict.py"
+from benchmark_scripts import BENCHMARKS, script
+
+SCRIPT = BENCHMARKS / "verdict.py"
 
 
 def test_the_tables_and_their_figures(tmp_path: Path) -> None:
@@ -29,9 +31,4 @@ def test_the_tables_and_their_figures(tmp_path: Path) -> None:
     assert cells["unchanged"]["reach"] == cells["unchanged"]["within"] == 0.0
     assert cells["ceiling, odds × 8"]["words"]["no clear change"] == 1.0
     # odds × 8: p = 1/2 becomes 8/9, and 0 stays 0
-    sys.path.insert(0, str(SCRIPT.parent))
-    try:
-        import verdict
-    finally:
-        sys.path.remove(str(SCRIPT.parent))
-    assert verdict.odds(np.array([0.0, 0.5, 1.0]), 8.0).tolist() == pytest.approx([0.0, 8 / 9, 1.0])
+    assert script("verdict").odds(np.array([0.0, 0.5, 1.0]), 8.0).tolist() == pytest.approx([0.0, 8 / 9, 1.0])

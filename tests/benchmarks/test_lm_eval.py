@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
 import os
@@ -14,23 +13,20 @@ from types import ModuleType
 import pytest
 import yaml
 
+import benchmark_scripts
+from benchmark_scripts import BENCHMARKS
 from sharpen.pipelines.evaluate import evaluate_model, source_from_text
 from sharpen.problems.templates import Template
 from sharpen.tracking import completions
 from tiny import build_tiny
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SCRIPT = BENCHMARKS / "lm_eval_gsm8k.py"
 QUESTIONS = [f"Ann has {i} pens and buys {2 * i + 1} more. How many pens has she?" for i in range(2, 8)]
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        return importlib.import_module("lm_eval_gsm8k")
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+    return benchmark_scripts.script("lm_eval_gsm8k")
 
 
 def answer(script: ModuleType, text: str, right: bool):

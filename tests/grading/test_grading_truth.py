@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmark_scripts import script
 from sharpen.grading import grade, grade_math
 from sharpen.grading import math as room
 from sharpen.records import Problem
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-try:
-    import answers
-finally:
-    sys.path.remove(str(BENCHMARKS))
+answers = script("answers")
 
 KNOWN_FAULTS = {
     ("x^2 < 4", r"\boxed{-2 < x < 2}"),
